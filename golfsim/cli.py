@@ -1,0 +1,165 @@
+"""The commands. Heavy imports are late: `golfsim --help` answers at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from golfsim import __version__
+from golfsim.errors import UserError, nearest
+
+app = typer.Typer(
+    help="Simulate gossip protocols, look at their curves, compare ways of keeping data private.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="a scenario file")]
+Set = Annotated[list[str], typer.Option("--set", metavar="PATH=VALUE", help="change a key, e.g. --set cycles=50")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"golfsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="say which one")] = False,
+) -> None: ...
+
+
+@app.command()
+def run(
+    file: File,
+    out: Annotated[Path | None, typer.Option(help="where results go; default: results/ and the file's name")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="threads; they change no number")] = 1,
+    set_: Set = [],  # noqa: B006 - typer wants a plain default
+) -> None:
+    """Run a scenario: write its log and draw its curve."""
+    from golfsim import progress, runner
+    from golfsim.scenario import Scenario
+
+    scenario = Scenario.load(file, set_)
+    folder = out or Path("results") / file.stem
+    with runner.listening() as interrupt:
+        for _ in runner.simulations(scenario, folder, threads, progress.for_this_output(), interrupt):
+            pass
+    if interrupt.asked:
+        print(f"interrupted; the log up to here is in {folder}", file=sys.stderr)
+        raise typer.Exit(130)
+    _draw(folder)
+    print(f"results in {folder}")
+
+
+def _draw(folder: Path) -> None:
+    from golfsim.log import load
+
+    frame = load(folder)
+    if (frame["metric"] == "error.mean").any():
+        from golfsim.report import figures
+
+        figures.save(figures.convergence(frame), folder, "convergence")
+
+
+@app.command()
+def check(files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="scenario files")]) -> None:
+    """Check scenario files without running them."""
+    from golfsim.scenario import Scenario
+
+    failed = 0
+    for file in files:
+        try:
+            Scenario.load(file)
+            print(f"{file}: fine")
+        except UserError as error:
+            failed += 1
+            print(error, file=sys.stderr)
+    if failed:
+        raise typer.Exit(2)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files."""
+    from golfsim import explain
+
+    print(json.dumps(explain.schema(), indent=2, ensure_ascii=False))
+
+
+@app.command(name="list")
+def list_(
+    topic: Annotated[str, typer.Argument(help="protocols, datasets, learners, churn, splits or settings")],
+    name: Annotated[str | None, typer.Argument(help="only this one")] = None,
+) -> None:
+    """Explain what there is to choose from, with its settings."""
+    from golfsim import explain
+
+    if topic not in explain.TOPICS:
+        raise UserError(f"there is no list of “{topic}”", hint=nearest(topic, list(explain.TOPICS)))
+    entries = explain.TOPICS[topic]()
+    if name is not None:
+        names = [entry["name"] for entry in entries]
+        entries = [entry for entry in entries if entry["name"] == name]
+        if not entries:
+            raise UserError(f"“{name}” is not among the {topic}", hint=nearest(name, names))
+    _print_entries(entries)
+
+
+def _print_entries(entries: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for entry in entries:
+        console.print(Text.assemble((entry["name"], "bold"), "  ", entry["about"]))
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        for setting in entry["settings"]:
+            default = json.dumps(setting["default"]) if "default" in setting else "required" if setting["required"] else ""
+            table.add_row(*(Text(word) for word in (setting["name"], setting["type"], default, setting["about"])))
+        if entry["settings"]:
+            console.print(Padding(table, (0, 0, 1, 4)))
+
+
+@data_app.command()
+def fetch(name: Annotated[str, typer.Argument(help="a data set that is not bundled, e.g. mnist")]) -> None:
+    """Download a data set into the cache: checked, and resumed where it stopped."""
+    from golfsim import fetch as fetching
+
+    path = fetching.fetch(name, fetching.progress_for(sys.stderr))
+    print(f"{name} is in {path}")
+
+
+@app.command()
+def bench(
+    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+) -> None:
+    """Measure the speed of this machine: node-cycles a second, and as a ratio to bare loops and to a memory copy."""
+    from golfsim import bench as benchmark
+
+    rows = benchmark.measure(threads)
+    print(json.dumps(rows, indent=2) if json_ else benchmark.table(rows))
+
+
+def main() -> None:
+    """The console script: a user's mistake ends in a message, never in a traceback."""
+    try:
+        app()
+    except UserError as error:
+        print(f"golfsim: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)

@@ -1,0 +1,39 @@
+"""The condition that ends a run early: a metric of a layer compared with a number."""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass
+
+from golfsim.errors import UserError
+
+FORM = re.compile(r"\s*(?P<layer>[\w-]+)\.(?P<metric>[\w.-]+?)\s*(?P<sign><=|>=|<|>)\s*(?P<bound>[-+.\deE]+)\s*")
+COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``learning.error.mean < 0.1``."""
+
+    layer: str
+    metric: str
+    sign: str
+    bound: float
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Read a condition, or say what one looks like."""
+        match = FORM.fullmatch(text)
+        try:
+            bound = float(match["bound"]) if match else None
+        except ValueError:
+            bound = None
+        if match is None or bound is None:
+            hint = "expected: layer.metric < number, e.g. “learning.error.mean < 0.1”"
+            raise UserError(f"cannot read the condition “{text}”", key="stop.when", hint=hint)
+        return cls(match["layer"], match["metric"], match["sign"], bound)
+
+    def holds(self, value: float) -> bool:
+        """Whether the metric's value fulfils the condition."""
+        return bool(COMPARE[self.sign](value, self.bound))

@@ -1,0 +1,118 @@
+"""The cycle loop and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from golfsim import churn, datasets
+from golfsim.log import Log
+from golfsim.observers import Observer, TestSet
+from golfsim.placement import by_node, node_count, place
+from golfsim.protocol import Protocol
+from golfsim.records import Raw
+from golfsim.scenario import Scenario
+from golfsim.transport import Transport
+from golfsim.world import World
+
+
+class Simulation:
+    """One run of a scenario.
+
+    Iterate over it to look at arrays while it runs; each turn is a cycle::
+
+        for cycle in Simulation(scenario):
+            ...
+    """
+
+    def __init__(self, scenario: Scenario, run: int = 1, threads: int = 1) -> None:
+        self.scenario = scenario
+        self.run = run
+        self.seed = scenario.seed + run - 1
+        self.finished = False
+        data = datasets.load(scenario.data, self.seed, scenario.folder) if scenario.data else None
+        nodes = node_count(scenario.nodes, len(data.x) if data else None)
+        names = [str(table["name"]) for table in scenario.protocol]
+        self.world = World(
+            nodes,
+            self.seed,
+            threads=threads,
+            shuffled=scenario.order == "shuffled",
+            churn=churn.build(scenario.churn, self.seed, nodes),
+            transport=Transport(scenario.transport, self.seed, names),
+        )
+        self.layers = scenario.stack(self.seed, self._raw(data) if data else None)
+        self.data_digest = data.digest if data else ""
+        test = TestSet(data.test_x, data.test_y, len(data.classes)) if data else None
+        self.observer = Observer(scenario.observe, self.seed, scenario.cycles, test)
+        self.log = Log(run, self.seed)
+        self.latest: dict[str, dict[str, float]] = {}
+        for layer in self.layers.values():
+            layer.setup(self.world)
+
+    def _raw(self, data: datasets.Dataset) -> Raw:
+        rows, counts = place(self.scenario.nodes, len(data.x), self.seed)
+        rows, stop = by_node(rows, counts, self.world.label)
+        return Raw(data.x[rows], data.y[rows], stop, len(data.classes))
+
+    def layer(self, name: str) -> Protocol[Any]:
+        """A layer by its name."""
+        return self.layers[name]
+
+    def __iter__(self) -> Iterator[int]:
+        while not self.finished:
+            self.step()
+            yield self.world.cycle
+
+    def step(self) -> None:
+        """One cycle: who is online, each layer over all online nodes, then the observers."""
+        world = self.world
+        world.advance()
+        if world.first.size:
+            for layer in self.layers.values():
+                layer.start(world, world.first)
+        for layer in self.layers.values():
+            if layer.acts(world.cycle):
+                layer.step(world)
+        stopped = world.order.size > 0 and self.observer.due(world.cycle) and self._observe()
+        self.finished = stopped or world.cycle >= self.scenario.cycles
+
+    def _observe(self) -> bool:
+        self.latest = self.observer.measure(self.world, self.layers)
+        self.log.add(self.world.cycle, self.latest)
+        condition = self.scenario.condition
+        if condition is None:
+            return False
+        value = self.latest[condition.layer].get(condition.metric)
+        return value is not None and condition.holds(value)
+
+    def identity(self) -> dict[str, str]:
+        """What a checkpoint must have in common with the run that resumes from it."""
+        scenario = hashlib.sha256(self.scenario.dump().encode()).hexdigest()
+        return {"scenario": scenario, "seed": str(self.seed), "data": self.data_digest}
+
+    def _parts(self) -> dict[str, Any]:
+        models = {f"churn.{i}": model for i, model in enumerate(self.world.churn)}
+        return {"world": self.world} | models | {f"layer.{name}": layer for name, layer in self.layers.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next cycle depends on, and the rows so far, as arrays by name."""
+        arrays = {f"{part}/{key}": a for part, owner in self._parts().items() for key, a in owner.state().items()}
+        rows = {"cycles": self.log.cycles, "names": self.log.names, "values": self.log.values}
+        arrays["log"] = np.frombuffer(json.dumps(rows).encode(), np.uint8)
+        return arrays | {"finished": np.array(self.finished)}
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Take over a state that `state` gave."""
+        for part, owner in self._parts().items():
+            prefix = f"{part}/"
+            owner.restore({key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)})
+        rows = json.loads(bytes(arrays["log"]))
+        self.log.cycles, self.log.values = rows["cycles"], rows["values"]
+        self.log.names = [(layer, metric) for layer, metric in rows["names"]]
+        self.finished = bool(arrays["finished"])
+        self.world.arrange()

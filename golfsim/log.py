@@ -1,0 +1,132 @@
+"""The log of a run: tidy rows in Parquet, the scenario as run, and what is known about the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golfsim
+from golfsim.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("run", "seed", "cycle", "layer", "metric", "value")
+LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
+
+
+class Log:
+    """The rows of one run, in memory until they are written."""
+
+    def __init__(self, run: int, seed: int) -> None:
+        self.run = run
+        self.seed = seed
+        self.cycles: list[int] = []
+        self.names: list[tuple[str, str]] = []  # layer, metric
+        self.values: list[float] = []
+
+    def add(self, cycle: int, found: dict[str, dict[str, float]]) -> None:
+        """The metrics of one cycle, by layer."""
+        for layer, metrics in found.items():
+            self.cycles += [cycle] * len(metrics)
+            self.names += [(layer, metric) for metric in metrics]
+            self.values += [float(value) for value in metrics.values()]
+
+    def frame(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        return self._table().to_pandas()  # type: ignore[no-any-return]
+
+    def _table(self) -> Any:
+        import pyarrow as pa
+
+        layers, metrics = [n[0] for n in self.names], [n[1] for n in self.names]
+        columns = [
+            pa.array([self.run] * len(self.values), pa.int32()),
+            pa.array([self.seed] * len(self.values), pa.int64()),
+            pa.array(self.cycles, pa.int32()),
+            pa.array(layers, pa.string()).dictionary_encode(),
+            pa.array(metrics, pa.string()).dictionary_encode(),
+            pa.array(self.values, pa.float64()),
+        ]
+        return pa.table(columns, names=list(COLUMNS))
+
+    def write(self, folder: Path, scenario: str, about: dict[str, Any]) -> None:
+        """Write the run's folder: each file whole or not at all."""
+        import pyarrow.parquet as pq
+
+        folder.mkdir(parents=True, exist_ok=True)
+        table = self._table().replace_schema_metadata({"golfsim.scenario": scenario, "golfsim.seed": str(self.seed)})
+        write_whole(folder / SCENARIO, lambda path: path.write_text(scenario))
+        write_whole(folder / ABOUT, lambda path: path.write_text(json.dumps(about, indent=2) + "\n"))
+        write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
+
+
+def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file aside and rename it, so that nobody ever sees half of it."""
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        write(Path(aside))
+        os.chmod(aside, 0o644)
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+
+
+def about_this_machine() -> dict[str, Any]:
+    """Versions and machine, for `run.json`."""
+    packages = ("numpy", "numba", "scipy", "pandas", "pyarrow")
+    return {
+        "versions": {"golfsim": golfsim.__version__, "python": platform.python_version()}
+        | {name: metadata.version(name) for name in packages},
+        "machine": {"system": platform.platform(), "processor": processor(), "cores": os.cpu_count()},
+    }
+
+
+def processor() -> str:
+    """The processor's name, as well as it can be found."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def load(*paths: str | Path) -> pd.DataFrame:
+    """All rows of all runs found at or below the paths, as one tidy DataFrame.
+
+    Its columns are run, seed, cycle, layer, metric and value, and `path`: the run's folder below the given path.
+    """
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    frames = []
+    for path in map(Path, paths):
+        files = [path] if path.is_file() else sorted(path.rglob(LOG))
+        if not files:
+            raise UserError(f"{path}: no {LOG} here or below")
+        for file in files:
+            frame = pq.read_table(file).to_pandas()
+            name = str(file.parent.relative_to(path)) if path.is_dir() else ""
+            frames.append(frame.assign(path=pd.Categorical([name] * len(frame))))
+    return _joined(frames)
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+    from pandas.api.types import union_categoricals
+
+    columns = {}
+    for name in ("layer", "metric", "path"):
+        columns[name] = union_categoricals([frame[name] for frame in frames])
+    joined = pd.concat([frame.drop(columns=list(columns)) for frame in frames], ignore_index=True)
+    return joined.assign(**columns)[[*COLUMNS, "path"]]

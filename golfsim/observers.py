@@ -1,0 +1,132 @@
+"""What is measured: the error of sampled nodes, messages, and each layer's own metrics. Observers read, never write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim import rng
+from golfsim.learner import Learner, classify
+from golfsim.parallel import in_threads
+from golfsim.settings import ObserveConfig
+
+if TYPE_CHECKING:
+    from golfsim.protocol import Protocol
+    from golfsim.world import World
+
+Metrics = dict[str, float]
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+POINTS_A_DECADE = 20
+CHUNK = 1024  # test records a matrix product; fixed, since a product's last bits depend on its shape
+
+
+def due_cycles(every: int | str, cycles: int) -> frozenset[int]:
+    """The cycles after which to measure: each k-th, or log-spaced ones; always the last."""
+    if every == "log":
+        exponents = np.arange(0, np.log10(cycles) + 1e-9, 1 / POINTS_A_DECADE)
+        chosen = np.unique(np.rint(10**exponents).astype(int))
+    else:
+        chosen = np.arange(int(every), cycles + 1, int(every))
+    return frozenset(chosen.tolist()) | {cycles}
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """The records that sampled nodes predict."""
+
+    __test__ = False
+    x: NDArray[np.float32]
+    y: NDArray[np.int32]
+    classes: int
+
+
+class Observer:
+    """Measures all layers of a run at the cycles the scenario asks for."""
+
+    def __init__(self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None) -> None:
+        self._config = config
+        self._key = rng.key(seed, "observe", "sample")
+        self._due = due_cycles(config.every, cycles)
+        self._test = test
+
+    def due(self, cycle: int) -> bool:
+        """Whether to measure after this cycle."""
+        return cycle in self._due
+
+    def measure(self, world: World, layers: dict[str, Protocol[Any]]) -> dict[str, Metrics]:
+        """All metrics of all layers now, by layer."""
+        found: dict[str, Metrics] = {"world": {"online": float(world.order.size)}}
+        nodes = self._sample(world)
+        for name, layer in layers.items():
+            metrics: Metrics = dict(world.transport.totals(name))
+            if isinstance(layer, Learner) and self._test is not None:
+                metrics |= self._learning(world, layer, nodes, self._test)
+            found[name] = metrics | layer.observe(world)
+        return found
+
+    def _sample(self, world: World) -> NDArray[np.int32]:
+        online = np.flatnonzero(world.online).astype(np.int32)
+        wanted = self._config.nodes
+        return online if isinstance(wanted, str) else rng.sample(self._key, world.cycle, online, wanted)
+
+    def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
+        scores, votes = predict(layer, nodes, test.x, world.threads)
+        predicted = classify(scores)
+        error = (predicted != test.y[:, None]).mean(axis=0)
+        metrics = summary("error", error) | summary("accuracy", 1 - error) | summary("age", layer.ages(nodes))
+        if votes is not None:
+            metrics |= summary("voted_error", (votes != test.y[:, None]).mean(axis=0))
+        if "auc" in self._config.metrics:
+            metrics |= summary("auc", auc(scores, test.y))
+        if "f1" in self._config.metrics:
+            metrics |= summary("f1", f1(predicted, test.y, test.classes))
+        return metrics
+
+
+def predict(
+    layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32], threads: int
+) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
+    """Scores and votes of all test records, in fixed chunks with one BLAS thread each."""
+    from threadpoolctl import threadpool_limits
+
+    parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
+    with threadpool_limits(1, "blas"):
+        scores = in_threads(threads, lambda part: layer.scores(nodes, part), parts)
+        votes = in_threads(threads, lambda part: layer.votes(nodes, part), parts)
+    voted = [part for part in votes if part is not None]
+    return np.concatenate(scores), np.concatenate(voted) if voted else None
+
+
+def summary(name: str, values: NDArray[Any]) -> Metrics:
+    """Mean, standard deviation and quantiles over nodes."""
+    found = {f"{name}.mean": float(values.mean()), f"{name}.std": float(values.std())}
+    quantiles = np.quantile(values, QUANTILES)
+    return found | {f"{name}.q{round(100 * q):02}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
+
+
+def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Area under the ROC curve for each node; with more than two classes the mean over one-vs-rest problems."""
+    from scipy.stats import rankdata
+
+    models = scores.shape[2]
+    areas = []
+    for model in range(models):
+        positive = y == (1 if models == 1 else model)
+        pairs = positive.sum() * (~positive).sum()
+        ranks = rankdata(scores[:, :, model], axis=0)[positive].sum(axis=0)
+        if pairs:
+            areas.append((ranks - positive.sum() * (positive.sum() + 1) / 2) / pairs)
+    return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
+
+
+def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:
+    """F1 of class 1 for each node; with more than two classes the mean over classes."""
+    found = []
+    for one in [1] if classes == 2 else range(classes):
+        hit, true = predicted == one, (y == one)[:, None]
+        both = hit.sum(axis=0) + true.sum()
+        found.append(2 * (hit & true).sum(axis=0) / np.maximum(both, 1))
+    return np.mean(found, axis=0)

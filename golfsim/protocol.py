@@ -1,0 +1,169 @@
+"""What a protocol is, and how a scenario's names become protocols."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_origin
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from golfsim import rng
+from golfsim.errors import UserError, nearest
+from golfsim.settings import Settings
+from golfsim.state import Stateful
+
+if TYPE_CHECKING:
+    from golfsim.world import World
+
+T = TypeVar("T")
+
+
+class _Reference:
+    """In the file the name of an earlier layer, in the checked model the layer itself."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        wanted = get_origin(source) or source
+
+        def resolve(value: Any, info: ValidationInfo) -> Any:
+            layers: dict[str, Protocol[Any]] = (info.context or {}).get("layers", {})
+            fitting = [name for name, layer in layers.items() if isinstance(layer, wanted)]
+            if isinstance(value, wanted):
+                return value
+            if isinstance(value, str) and value in fitting:
+                return layers[value]
+            kind = wanted.__name__.lower()
+            known = ", ".join(f"“{name}”" for name in fitting) or "none so far"
+            raise PydanticCustomError(
+                "layer",
+                "expected the name of an earlier layer that is a {kind} layer ({known}), got {got}",
+                {"kind": kind, "known": known, "got": repr(value)},
+            )
+
+        return core_schema.with_info_plain_validator_function(
+            resolve, serialization=core_schema.plain_serializer_function_ser_schema(lambda layer: layer.name)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "string", "description": "the name of an earlier layer"}
+
+
+Layer = Annotated[T, _Reference()]
+
+
+class LayerConfig(Settings):
+    """The settings that every layer has: its name, what it runs, and PeerSim's schedule."""
+
+    name: str = Field(description="the layer's name: other layers, `--set` and the log use it", pattern=r"^[A-Za-z_][\w-]*$")
+    use: str = Field(description="a protocol (`golfsim list protocols`), or a class of yours: “my_file.py:MyProtocol”")
+    first: int = Field(1, ge=1, description="the first cycle in which the layer acts")
+    until: int | None = Field(None, ge=1, description="the last cycle in which the layer acts; default: the end")
+    every: int = Field(1, ge=1, description="act every so many cycles")
+
+
+C = TypeVar("C", bound=LayerConfig)
+
+
+class Protocol(Stateful, Generic[C]):
+    """A layer of the stack. Subclasses allocate in `setup`, initialise nodes in `start`, and act in `step`."""
+
+    Config: ClassVar[type[LayerConfig]] = LayerConfig
+    accepts: ClassVar[frozenset[str]] = frozenset()  # of loss, delay, partition: what its messages may suffer
+    _not_state = frozenset({"name", "config"})
+
+    def __init__(self, name: str, config: C, seed: int, folder: Path = Path()) -> None:
+        self.name = name
+        self.config = config
+        self._seed = seed
+        self._folder = folder  # where relative paths of the scenario begin
+
+    def key(self, purpose: str) -> np.uint64:
+        """The key for the draws of one purpose of this layer."""
+        return rng.key(self._seed, self.name, purpose)
+
+    def acts(self, cycle: int) -> bool:
+        """Whether the layer's schedule has a turn in this cycle."""
+        config = self.config
+        return (
+            config.first <= cycle
+            and (config.until is None or cycle <= config.until)
+            and (cycle - config.first) % config.every == 0
+        )
+
+    def setup(self, world: World) -> None:
+        """Allocate arrays over `world.nodes`; also called before a resume."""
+
+    def start(self, world: World, nodes: NDArray[np.int32]) -> None:
+        """Give these nodes new state: they are online for the first time, or back afresh."""
+
+    def step(self, world: World) -> None:
+        """Deliver what is due, then let the nodes of `world.order` act one after the other."""
+
+    def observe(self, world: World) -> dict[str, float]:
+        """Metrics of this layer's own, by name."""
+        return {}
+
+
+@cache
+def installed() -> dict[str, metadata.EntryPoint]:
+    """The protocols that installed packages offer, by name."""
+    found = sorted(metadata.entry_points(group="golfsim.protocols"), key=lambda point: point.name)
+    return {point.name: point for point in found}
+
+
+def find(use: str, folder: Path) -> type[Protocol[Any]]:
+    """The class behind a scenario's `use`: an installed protocol's name, or ``file.py:Class`` beside the scenario."""
+    if ":" in use:
+        return _from_file(use, folder)
+    if use not in installed():
+        raise UserError(f"there is no protocol “{use}”", key="use", hint=nearest(use, list(installed())))
+    return installed()[use].load()  # type: ignore[no-any-return]
+
+
+def _from_file(use: str, folder: Path) -> type[Protocol[Any]]:
+    file, _, name = use.rpartition(":")
+    path = (folder / file).resolve()
+    if not path.is_file():
+        raise UserError(f"there is no file {path}", key="use", hint="the path is relative to the scenario file")
+    found = getattr(_module(path), name, None)
+    if not (isinstance(found, type) and issubclass(found, Protocol)):
+        classes = [n for n, v in vars(_module(path)).items() if isinstance(v, type) and issubclass(v, Protocol)]
+        raise UserError(f"{path.name} has no protocol class “{name}”", key="use", hint=nearest(name, classes))
+    return found
+
+
+@cache
+def _module(path: Path) -> ModuleType:
+    name = f"golfsim_user_{path.stem}"
+    spec = util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        line = _line_in(error, path)
+        raise UserError(f"{path.name}{line} fails when loaded: {type(error).__name__}: {error}", key="use") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _line_in(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno}"
+    lines = []
+    trace = error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f", line {lines[-1]}" if lines else ""

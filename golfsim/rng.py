@@ -1,0 +1,110 @@
+"""Random numbers without a state: each is a function of (seed, layer, purpose, cycle, node, k).
+
+`draw` nests three SplitMix64 streams (Steele, Lea & Flood 2014): the stream of a key is indexed by the cycle, the
+stream that starts there by the node, and the one that starts there by k. So neither the order of the draws nor the
+number of threads can change a number, and a new layer changes nobody else's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numba import config as numba_config
+from numpy.typing import NDArray
+
+from golfsim.kernels import kernel
+
+_WORD = 0xFFFF_FFFF_FFFF_FFFF
+_STEP = 0x9E37_79B9_7F4A_7C15
+_MIX_1 = 0xBF58_476D_1CE4_E5B9
+_MIX_2 = 0x94D0_49BB_1331_11EB
+
+
+def key(seed: int, layer: str, purpose: str) -> np.uint64:
+    """The key of one purpose of one layer: independent of all other keys."""
+    digest = hashlib.blake2b(f"{seed}\x1f{layer}\x1f{purpose}".encode(), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little"))
+
+
+if numba_config.DISABLE_JIT:
+    # Plain integers: numpy's own scalars would warn at each wrap-around.
+
+    def mix(h: int) -> int:
+        """SplitMix64's finaliser."""
+        h = int(h) & _WORD
+        h = ((h ^ (h >> 30)) * _MIX_1) & _WORD
+        h = ((h ^ (h >> 27)) * _MIX_2) & _WORD
+        return h ^ (h >> 31)
+
+    def draw(key: int, cycle: int, node: int, k: int) -> int:
+        """64 random bits."""
+        h = mix(int(key) + (int(cycle) + 1) * _STEP)
+        h = mix(h + (int(node) + 1) * _STEP)
+        return mix(h + (int(k) + 1) * _STEP)
+
+else:
+
+    @kernel
+    def mix(h):
+        """SplitMix64's finaliser."""
+        h = np.uint64(h)
+        h = (h ^ (h >> np.uint64(30))) * np.uint64(_MIX_1)
+        h = (h ^ (h >> np.uint64(27))) * np.uint64(_MIX_2)
+        return h ^ (h >> np.uint64(31))
+
+    @kernel
+    def draw(key, cycle, node, k):
+        """64 random bits."""
+        step, one = np.uint64(_STEP), np.uint64(1)
+        h = mix(np.uint64(key) + (np.uint64(cycle) + one) * step)
+        h = mix(h + (np.uint64(node) + one) * step)
+        return mix(h + (np.uint64(k) + one) * step)
+
+
+@kernel
+def unit(h):
+    """A draw as a number of the open interval (0, 1)."""
+    return (np.float64(h >> 12) + 0.5) * 2.0**-52
+
+
+@kernel
+def below(h, n):
+    """A draw as an integer of 0 … n−1."""
+    return np.int64(np.float64(h >> 11) * 2.0**-53 * n)
+
+
+@kernel
+def _fill_uniform(key, cycle, nodes, k, out):
+    for e in range(nodes.size):
+        out[e] = unit(draw(key, cycle, nodes[e], k))
+
+
+@kernel
+def _shuffle(key, cycle, keep, out):
+    for i in range(out.size - 1, out.size - 1 - keep, -1):
+        j = below(draw(key, cycle, i, 0), i + 1)
+        out[i], out[j] = out[j], out[i]
+
+
+def uniform(key: np.uint64, nodes: NDArray[np.int32], cycle: int = 0, k: int = 0) -> NDArray[np.float64]:
+    """A number of (0, 1) for each node."""
+    out = np.empty(len(nodes))
+    _fill_uniform(key, cycle, nodes, k, out)
+    return out
+
+
+def permutation(key: np.uint64, cycle: int, n: int) -> NDArray[np.int32]:
+    """0 … n−1 in random order (Fisher–Yates)."""
+    out = np.arange(n, dtype=np.int32)
+    _shuffle(key, cycle, n - 1, out)
+    return out
+
+
+def sample(key: np.uint64, cycle: int, pool: NDArray[np.int32], size: int) -> NDArray[np.int32]:
+    """`size` different members of the pool, or all of it, in rising order."""
+    if size >= pool.size:
+        return pool
+    out = pool.copy()
+    _shuffle(key, cycle, size, out)
+    return np.sort(out[pool.size - size :])

@@ -1,0 +1,55 @@
+"""What counts as the state of a layer, a churn model or a mailbox: its public arrays, numbers and mailboxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Stateful:
+    """Public attributes are state and must be arrays, numbers or parts that are Stateful themselves.
+
+    Names that begin with ``_`` are rebuilt by `setup` and not saved.
+    """
+
+    _not_state: frozenset[str] = frozenset()
+
+    def state(self) -> dict[str, Any]:
+        """The state as arrays by name; those of a part are named ``part/name``."""
+        arrays: dict[str, Any] = {}
+        for name, value in self._public().items():
+            if isinstance(value, Stateful):
+                arrays |= {f"{name}/{inner}": array for inner, array in value.state().items()}
+            else:
+                arrays[name] = np.asarray(value)
+        return arrays
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Take the state from arrays that `state` gave, in place where it is an array."""
+        for name, value in self._public().items():
+            if isinstance(value, Stateful):
+                prefix = f"{name}/"
+                value.restore({key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)})
+            elif isinstance(value, np.ndarray):
+                value[...] = _matching(type(self).__name__, name, value, arrays)
+            else:
+                setattr(self, name, type(value)(_matching(type(self).__name__, name, np.asarray(value), arrays)[()]))
+
+    def _public(self) -> dict[str, Any]:
+        public = {n: v for n, v in vars(self).items() if not n.startswith("_") and n not in self._not_state}
+        for name, value in public.items():
+            if not isinstance(value, np.ndarray | np.generic | int | float | bool | Stateful):
+                raise TypeError(
+                    f"{type(self).__name__}.{name} is a {type(value).__name__}: public attributes are state and must "
+                    f"be arrays, numbers or mailboxes; begin the name with “_” if `setup` rebuilds it"
+                )
+        return public
+
+
+def _matching(owner: str, name: str, have: Any, arrays: dict[str, Any]) -> Any:
+    saved = arrays.get(name)
+    if saved is None or saved.shape != have.shape or saved.dtype != have.dtype:
+        found = "nothing" if saved is None else f"{saved.dtype}{list(saved.shape)}"
+        raise ValueError(f"{owner}.{name}: expected {have.dtype}{list(have.shape)}, found {found}")
+    return saved

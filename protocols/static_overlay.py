@@ -1,0 +1,180 @@
+"""A fixed graph: from a networkx generator, an edge list, or random neighbours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from golfsim.errors import UserError, nearest
+from golfsim.kernels import kernel
+from golfsim.overlay import Overlay
+from golfsim.protocol import LayerConfig
+from golfsim.rng import below, draw
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from golfsim.world import World
+
+
+@kernel
+def choose_neighbour(start, neighbour, nodes, online, cycle, key, k, oracle, peer):
+    """A random neighbour of each node, among those online with the oracle; −1 where there is none."""
+    for e in range(nodes.size):
+        i = nodes[e]
+        count = start[i + 1] - start[i]
+        if oracle:
+            count = 0
+            for place in range(start[i], start[i + 1]):
+                count += online[neighbour[place]]
+        peer[e] = -1
+        if count > 0:
+            left = below(draw(key, cycle, i, k), count)
+            for place in range(start[i], start[i + 1]):
+                if not oracle or online[neighbour[place]]:
+                    if left == 0:
+                        peer[e] = neighbour[place]
+                        break
+                    left -= 1
+
+
+@kernel
+def random_neighbours(key, out):
+    """`out.shape[1]` different random neighbours for each node, by rejection."""
+    nodes, wanted = out.shape
+    for i in range(nodes):
+        n = k = 0
+        while n < wanted:
+            peer = below(draw(key, 0, i, k), nodes)
+            k += 1
+            fresh = peer != i
+            for m in range(n):
+                fresh &= out[i, m] != peer
+            if fresh:
+                out[i, n] = peer
+                n += 1
+
+
+class StaticOverlayConfig(LayerConfig):
+    """The graph: one of `generator`, `file` and `neighbours`."""
+
+    generator: str | None = Field(
+        None, description="a networkx generator by name, e.g. “random_regular_graph”; it gets the number of nodes as `n`"
+    )
+    arguments: dict[str, Any] = Field({}, description="the generator's other arguments, e.g. { d = 20 }")
+    file: str | None = Field(
+        None, description="an edge list: two node numbers a line, relative to the scenario file; # begins a comment"
+    )
+    neighbours: int | None = Field(None, ge=1, description="k-out: so many random neighbours for each node")
+    directed: bool = Field(False, description="read the edges of `file` as directed")
+    liveness: Literal["oracle", "none"] = Field(
+        "oracle", description="choose among neighbours that are online, or lose the message to one that is not"
+    )
+
+    @model_validator(mode="after")
+    def _one_graph(self) -> StaticOverlayConfig:
+        if sum(source is not None for source in (self.generator, self.file, self.neighbours)) != 1:
+            raise ValueError("expected exactly one of “generator”, “file” and “neighbours”")
+        return self
+
+
+class StaticOverlay(Overlay[StaticOverlayConfig]):
+    """A graph that does not change. Node numbers of a file or a generator are the user's (`world.label`)."""
+
+    Config = StaticOverlayConfig
+    accepts = frozenset({"loss", "delay"})
+
+    def setup(self, world: World) -> None:
+        """Make the graph in the world's numbering."""
+        self._oracle = self.config.liveness == "oracle"
+        if self.config.neighbours is not None:
+            edges = self._random_edges(world.nodes, self.config.neighbours)
+        else:
+            edges = self._labelled_edges(world)
+        self._start, self._neighbour = _rows(edges, world.nodes)
+
+    def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
+        """A random neighbour of each node."""
+        peer = np.empty(nodes.size, np.int32)
+        choose_neighbour(
+            self._start, self._neighbour, nodes, world.online, world.cycle, key, k, self._oracle, peer
+        )
+        return peer
+
+    def links(self, world: World) -> csr_array:
+        """The graph."""
+        from scipy.sparse import csr_array
+
+        ones = np.ones(self._neighbour.size, np.int8)
+        return csr_array((ones, self._neighbour, self._start), shape=(world.nodes, world.nodes))
+
+    def _random_edges(self, nodes: int, wanted: int) -> NDArray[np.int64]:
+        if wanted >= nodes:
+            raise self._wrong("neighbours", f"{wanted} different neighbours need more than {nodes} nodes")
+        out = np.empty((nodes, wanted), np.int64)
+        random_neighbours(self.key("graph"), out)
+        return np.column_stack([np.repeat(np.arange(nodes), wanted), out.ravel()])
+
+    def _labelled_edges(self, world: World) -> NDArray[np.int64]:
+        if self.config.file is not None:
+            edges, directed = self._read(self._folder / self.config.file, world.nodes), self.config.directed
+        else:
+            edges, directed = self._generate(world.nodes)
+        node_of = np.empty(world.nodes, np.int64)
+        node_of[world.label] = np.arange(world.nodes)
+        edges = node_of[edges]
+        return edges if directed else np.vstack([edges, edges[:, ::-1]])
+
+    def _read(self, path: Path, nodes: int) -> NDArray[np.int64]:
+        try:
+            edges = np.loadtxt(path, dtype=np.int64, usecols=(0, 1), ndmin=2, comments="#")
+        except OSError as error:
+            raise self._wrong("file", f"{path}: {error.strerror or error}") from None
+        except ValueError as error:
+            raise self._wrong("file", f"{path}: expected two node numbers a line: {error}") from None
+        if edges.size and not (0 <= edges.min() and edges.max() < nodes):
+            bad = edges.min() if edges.min() < 0 else edges.max()
+            raise self._wrong("file", f"{path}: there is no node {bad}: the network has nodes 0 … {nodes - 1}")
+        return edges
+
+    def _generate(self, nodes: int) -> tuple[NDArray[np.int64], bool]:
+        import networkx as nx
+
+        name = self.config.generator or ""
+        generator = getattr(nx, name, None)
+        if not callable(generator) or not name.endswith("_graph"):
+            names = [n for n in dir(nx) if n.endswith("_graph")]
+            raise self._wrong("generator", f"networkx has no generator “{name}”", nearest(name, names))
+        try:
+            graph = _call(generator, nodes, int(self.key("graph")) % 2**32, self.config.arguments)
+        except (TypeError, ValueError, nx.NetworkXException) as error:
+            raise self._wrong("arguments", f"networkx.{name}: {error}") from None
+        if graph.number_of_nodes() != nodes:
+            what = f"networkx.{name} gives {graph.number_of_nodes()} nodes, the network has {nodes}"
+            raise self._wrong("arguments", what)
+        number = {node: i for i, node in enumerate(graph)}
+        edges = [(number[a], number[b]) for a, b in graph.edges()]
+        return np.array(edges, np.int64).reshape(-1, 2), graph.is_directed()
+
+    def _wrong(self, key: str, what: str, hint: str | None = None) -> UserError:
+        return UserError(what, key=f"{self.name}.{key}", hint=hint)
+
+
+def _call(generator: Any, nodes: int, seed: int, arguments: dict[str, Any]) -> Any:
+    """Call a generator with the number of nodes and a seed, where it takes them and they are not given."""
+    import inspect
+
+    takes = inspect.signature(generator).parameters
+    implied = {"n": nodes, "seed": seed}
+    return generator(**{name: value for name, value in implied.items() if name in takes} | arguments)
+
+
+def _rows(edges: NDArray[np.int64], nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Edges as rows of neighbours: sorted, no loops, no repetition."""
+    edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
+    start = np.searchsorted(edges[:, 0], np.arange(nodes + 1))
+    return start.astype(np.int64), edges[:, 1].astype(np.int32)

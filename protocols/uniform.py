@@ -1,0 +1,31 @@
+"""Everybody knows everybody: the peer sampling service as an oracle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.overlay import Overlay, choose_from_pool
+from golfsim.protocol import LayerConfig
+
+if TYPE_CHECKING:
+    from golfsim.world import World
+
+
+class Uniform(Overlay[LayerConfig]):
+    """Every online node can be reached from every other; nothing is stored and nothing sent."""
+
+    Config = LayerConfig
+    accepts = frozenset({"loss", "delay"})
+
+    def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
+        """A random online node other than the one that asks."""
+        peer = np.empty(nodes.size, np.int32)
+        choose_from_pool(nodes, np.sort(world.order), world.cycle, key, k, peer)
+        return peer
+
+    def links(self, world: World) -> None:
+        """None: everybody."""
+        return None

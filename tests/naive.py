@@ -1,0 +1,424 @@
+"""Slow, plain versions of what golfsim computes, written from the papers.
+
+A test reads `ref = naive.f(…)`, `comp = f(…)`, equal. Nothing here imports golfsim; all arithmetic is float64 or Python
+integers; no function changes its arguments. Papers cited more than once:
+
+H17 is Hegedűs & Jelasity, "Differentially private linear models for gossip learning through data perturbation", 2017.
+O13 is Ormándi, Hegedűs & Jelasity, "Gossip learning with linear models on fully distributed data", 2013.
+"""
+
+import copy
+import hashlib
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+# ------------------------------------------------------------------------------------------------ random numbers
+
+GOLDEN = 0x9E3779B97F4A7C15
+MASK = 2**64 - 1
+
+
+def mix(h):
+    """The finaliser of SplitMix64 (Steele, Lea & Flood, "Fast splittable pseudorandom number generators", 2014)."""
+    h = int(h) & MASK
+    h = ((h ^ (h >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    h = ((h ^ (h >> 27)) * 0x94D049BB133111EB) & MASK
+    return h ^ (h >> 31)
+
+
+def draw(key, cycle, node, k):
+    """The k-th 64-bit draw of a node in a cycle: SplitMix64 steps nested, one for each coordinate."""
+    h = int(key)
+    for coordinate in (cycle, node, k):
+        h = mix(h + (int(coordinate) + 1) * GOLDEN)
+    return h
+
+
+def uniform(h):
+    """A float in the open interval (0, 1): the middle of one of 2^52 equal cells."""
+    return ((int(h) >> 12) + 0.5) * 2.0**-52
+
+
+def below(h, n):
+    """An integer in [0, n)."""
+    return int((int(h) >> 11) * 2.0**-53 * n)
+
+
+def key(seed, layer, purpose):
+    """The key of a layer's draws for one purpose."""
+    text = f"{seed}\x1f{layer}\x1f{purpose}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def permutation(key, cycle, n):
+    """Fisher–Yates shuffle of 0…n−1 (Durstenfeld, "Algorithm 235: Random permutation", CACM 1964)."""
+    p = list(range(n))
+    for i in range(n - 1, 0, -1):
+        j = below(draw(key, cycle, i, 0), i + 1)
+        p[i], p[j] = p[j], p[i]
+    return p
+
+
+# ------------------------------------------------------------------------------------------------ Newscast
+
+
+def newscast_merge(view_i, view_j, i, j, now, first_wins_tie, size):
+    """The two views after an exchange (Jelasity, Kowalczyk & van Steen 2003, as in PeerSim 1.0.5's SimpleNewscast).
+
+    A view is a list of (peer, timestamp), freshest first. Equal timestamps are won by the two views alternately,
+    whether or not the entry that won is then kept.
+    """
+    left, right, tail, i_wins = list(view_i), list(view_j), [], first_wins_tie
+    while (left or right) and len(tail) < size - 1:
+        if left and right and left[0][1] == right[0][1]:
+            from_i, i_wins = i_wins, not i_wins
+        else:
+            from_i = bool(left) and (not right or left[0][1] > right[0][1])
+        peer, timestamp = left.pop(0) if from_i else right.pop(0)
+        partner = j if from_i else i
+        if peer != partner and peer not in [kept for kept, _ in tail]:
+            tail.append((peer, timestamp))
+    return [(j, now), *tail], [(i, now), *tail]
+
+
+def newscast_choose(view, index, online):
+    """The peer at `index`, else the next online one, of the older entries, then of the younger ones (PeerSim 1.0.5)."""
+    for place in [*range(index, len(view)), *range(index - 1, -1, -1)]:
+        peer, _ = view[place]
+        if online[peer]:
+            return peer
+    return None
+
+
+def newscast_cycle(views, order, online, now, key, liveness, size):
+    """One cycle of Newscast (Jelasity et al., "Gossip-based peer sampling", 2007): the new views, and who asked whom.
+
+    With liveness "oracle" an offline peer is never asked; with "none" the exchange with an offline peer is lost. The
+    second result has, for each node of order, the peer it asked (also in vain), or −1 when it idled.
+    """
+    views, asked = [list(view) for view in views], []
+    for i in order:
+        asked.append(-1)
+        if not views[i]:
+            continue
+        index = below(draw(key, now, i, 0), len(views[i]))
+        j = newscast_choose(views[i], index, online) if liveness == "oracle" else views[i][index][0]
+        if j is None:
+            continue
+        asked[-1] = j
+        if online[j]:
+            i_first = draw(key, now, i, 1) % 2 == 1
+            views[i], views[j] = newscast_merge(views[i], views[j], i, j, now, i_first, size)
+    return views, asked
+
+
+# ------------------------------------------------------------------------------------------------ learning
+
+
+def pegasos(w, x, y, t, lam):
+    """The t-th update, t = 1, 2, …, of a linear SVM (H17 eq. 8; Shalev-Shwartz, Singer & Srebro, "Pegasos", 2007)."""
+    inside = 1.0 if np.dot(w, y * x) < 1 else 0.0
+    return (1 - 1 / t) * w + 1 / (lam * t) * inside * y * x
+
+
+def logistic(w, x, y, t, lam):
+    """The t-th update of logistic regression (H17 eq. 11)."""
+    return (1 - 1 / t) * w + 1 / (lam * t) * sigmoid(-np.dot(w, y * x)) * y * x
+
+
+def mean(w, x, y, t, lam):
+    """The t-th update of the running mean of yx, where both the above point for large λ; λ itself has no say."""
+    return (1 - 1 / t) * w + 1 / t * y * x
+
+
+def sigmoid(z):
+    """1 / (1 + exp(−z)) that does not overflow."""
+    e = math.exp(-abs(z))
+    return 1 / (1 + e) if z >= 0 else e / (1 + e)
+
+
+LEARNERS = {"pegasos": pegasos, "logistic": logistic, "mean": mean}
+
+
+def minibatch(w, xs, ys, t, lam, learner):
+    """One update with the mean gradient of all records, each taken at the old w (H17 section 4.3)."""
+    # (1 − 1/t)w is in every record's own update, so the mean of those is the update with the mean gradient.
+    w, xs = np.asarray(w, dtype=np.float64), np.asarray(xs, dtype=np.float64)
+    return np.mean([LEARNERS[learner](w, x, y, t, lam) for x, y in zip(xs, ys, strict=True)], axis=0)
+
+
+def one_by_one(w, xs, ys, t, lam, learner):
+    """As many updates as there are records, the first of them the t-th."""
+    w, xs = np.asarray(w, dtype=np.float64), np.asarray(xs, dtype=np.float64)
+    for r, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        w = LEARNERS[learner](w, x, y, t + r, lam)
+    return w
+
+
+def signs(label, models):
+    """A record's ±1 for each model: one model for two classes, else one model a class (H17 section 4.1)."""
+    if models == 1:
+        return [1 if label == 1 else -1]
+    return [1 if m == label else -1 for m in range(models)]
+
+
+def update(model, xs, labels, lam, learner, batch):
+    """The model (W[models, d], age) after a node's records; age counts updates, and no records leave it as it is.
+
+    With batch the records are one update, else one update each.
+    """
+    weights, age = model
+    if len(xs) == 0:
+        return model
+    ys = np.array([signs(label, len(weights)) for label in labels])
+    step = minibatch if batch else one_by_one
+    new = [step(w, xs, ys[:, m], age + 1, lam, learner) for m, w in enumerate(weights)]
+    return np.array(new), age + (1 if batch else len(xs))
+
+
+# ------------------------------------------------------------------------------------------------ gossip learning
+
+
+class State(NamedTuple):
+    """What a node holds; a model is (W[models, d], age)."""
+
+    current: tuple  # what it sends
+    last: tuple  # the last model received, as it came in
+    cache: list  # its last models, oldest first
+
+
+def start(models, d):
+    """A node at first: the zero model of age 0, also as the last one received and in the cache (O13 initModel)."""
+    zero = (np.zeros((models, d)), 0)
+    return State(zero, zero, [zero])
+
+
+def merge(model_1, model_2, weighting="plain"):
+    """The mean of two models, plain or weighted by age; the age is the larger one (O13 merge)."""
+    (w1, t1), (w2, t2) = model_1, model_2
+    share = t1 / (t1 + t2) if weighting == "age" and t1 + t2 > 0 else 0.5
+    return share * np.float64(w1) + (1 - share) * np.float64(w2), max(t1, t2)
+
+
+def algorithm1(received, state, learn, join):
+    """H17 algorithm 1: update what was received, then average it with the current model."""
+    return join(learn(received), state.current)
+
+
+def rw(received, state, learn, join):
+    """O13 createModelRW: independent random walks."""
+    return learn(received)
+
+
+def mu(received, state, learn, join):
+    """O13 createModelMU: merge with the last model received, then update."""
+    return learn(join(received, state.last))
+
+
+def um(received, state, learn, join):
+    """O13 createModelUM: update both, then merge."""
+    return join(learn(received), learn(state.last))
+
+
+VARIANTS = {"algorithm1": algorithm1, "rw": rw, "mu": mu, "um": um}
+
+
+def on_receive(state, message, xs, labels, variant, lam, learner, batch=True, weighting="plain", cache=1):
+    """A node's state after a model came in; xs and labels are its records, `cache` is how many models it keeps."""
+
+    def learn(model):
+        return update(model, xs, labels, lam, learner, batch)
+
+    def join(model_1, model_2):
+        return merge(model_1, model_2, weighting)
+
+    current = VARIANTS[variant](message, state, learn, join)
+    return State(current, message, [*state.cache, current][-cache:])
+
+
+def golf_cycle(states, order, peer, records, variant, lam, learner, batch=True, weighting="plain", cache=1):
+    """One cycle: order[e] sends its model of that moment to peer[e] (−1: nobody), which takes it in at once.
+
+    records[i] is (xs, labels) of node i.
+    """
+    states = list(states)
+    for i, j in zip(order, peer, strict=True):
+        if j >= 0:
+            xs, labels = records[j]
+            states[j] = on_receive(
+                states[j], states[i].current, xs, labels, variant, lam, learner, batch, weighting, cache
+            )
+    return states
+
+
+def voted(models, x):
+    """The class of x by the vote of several models (O13 votedPredict); ties to class 1 of two, else to the lowest."""
+    votes = [predict(weights, x) for weights, _ in models]
+    if len(models[0][0]) == 1:
+        return 1 if sum(1 if vote == 1 else -1 for vote in votes) >= 0 else 0
+    return max(sorted(set(votes)), key=votes.count)
+
+
+# ------------------------------------------------------------------------------------------------ averaging
+
+
+def push_pull(value, order, peer, arrives):
+    """One cycle of push-pull averaging (Jelasity, Montresor & Babaoglu, TOCS 2005): both partners take their mean."""
+    value = list(value)
+    for i, j, arrived in zip(order, peer, arrives, strict=True):
+        if j >= 0 and arrived:
+            value[i] = value[j] = (value[i] + value[j]) / 2
+    return value
+
+
+# ------------------------------------------------------------------------------------------------ overlay statistics
+
+
+def in_degrees(views):
+    """How many views each node is in (Jelasity et al. 2007); views[i] lists the peers that node i knows."""
+    degrees = [0] * len(views)
+    for view in views:
+        for peer in set(view):
+            degrees[peer] += 1
+    return degrees
+
+
+def neighbours(views):
+    """The sets of neighbours once every link is taken as undirected; a link to oneself is none."""
+    sets = [set() for _ in views]
+    for i, view in enumerate(views):
+        for j in set(view) - {i}:
+            sets[i].add(j)
+            sets[j].add(i)
+    return sets
+
+
+def clustering(views):
+    """The mean over nodes of linked pairs of neighbours / pairs of neighbours (Watts & Strogatz 1998); 0 below two."""
+    sets = neighbours(views)
+    return sum(local_clustering(sets, i) for i in range(len(sets))) / len(sets)
+
+
+def local_clustering(sets, i):
+    """The share of the pairs of i's neighbours that are neighbours themselves."""
+    pairs = [(a, b) for a in sets[i] for b in sets[i] if a < b]
+    return sum(b in sets[a] for a, b in pairs) / len(pairs) if pairs else 0.0
+
+
+def distances(sets, source):
+    """Hops from the source to every node it reaches, by breadth-first search."""
+    hops, border = {source: 0}, [source]
+    for i in border:
+        for j in sets[i]:
+            if j not in hops:
+                hops[j] = hops[i] + 1
+                border.append(j)
+    return hops
+
+
+def path_length(views, sources):
+    """The mean undirected distance from the sources to all other nodes that they reach; NaN if they reach none."""
+    sets = neighbours(views)
+    hops = [h for source in sources for h in distances(sets, source).values() if h > 0]
+    return sum(hops) / len(hops) if hops else math.nan
+
+
+def components(views):
+    """The number of connected parts of the undirected overlay."""
+    sets, seen, parts = neighbours(views), set(), 0
+    for i in range(len(sets)):
+        if i not in seen:
+            parts += 1
+            seen |= set(distances(sets, i))
+    return parts
+
+
+# ------------------------------------------------------------------------------------------------ messages
+
+
+class Mailbox:
+    """Messages on their way: sent = delivered + lost + under way, always."""
+
+    def __init__(self):
+        self.messages = []  # (due, order sent, src, dst, payload)
+        self.sent = self.delivered = self.lost = 0
+
+    @property
+    def under_way(self):
+        """How many messages have neither come in nor been lost."""
+        return len(self.messages)
+
+    def send(self, due, src, dst, payload, arrives=True):
+        """Put a copy of the payload on its way; what does not arrive is lost at once."""
+        if arrives:
+            self.messages.append((due, self.sent, src, dst, copy.deepcopy(payload)))
+        else:
+            self.lost += 1
+        self.sent += 1
+
+    def deliver(self, now, online):
+        """The (src, dst, payload) that are due, in sending order; those to an offline node are lost."""
+        due = sorted((m for m in self.messages if m[0] <= now), key=lambda m: m[1])
+        self.messages = [m for m in self.messages if m[0] > now]
+        arrived = [(src, dst, payload) for _, _, src, dst, payload in due if online[dst]]
+        self.delivered += len(arrived)
+        self.lost += len(due) - len(arrived)
+        return arrived
+
+
+# ------------------------------------------------------------------------------------------------ levels
+
+
+def dependency_levels(order, peer):
+    """The level of each event, events of one level being free of conflicts; −1 where nobody is sent to.
+
+    Event e reads node order[e], and reads and writes node peer[e]. Two events conflict when one writes what the other
+    reads or writes (Bernstein, "Analysis of programs for parallel processing", 1966); an event comes one level after
+    the highest earlier event that it conflicts with.
+    """
+    levels = []
+    for e, (i, j) in enumerate(zip(order, peer, strict=True)):
+        earlier = [levels[f] for f in range(e) if peer[f] >= 0 and (peer[f] in (i, j) or j == order[f])]
+        levels.append(1 + max(earlier, default=-1) if j >= 0 else -1)
+    return levels
+
+
+# ------------------------------------------------------------------------------------------------ evaluation
+
+
+def predict(weights, x):
+    """The class of x: of two, class 1 if the score is at least 0; else the highest score's, ties to the lowest."""
+    scores = [float(np.dot(np.asarray(w, dtype=np.float64), x)) for w in weights]
+    if len(scores) == 1:
+        return 1 if scores[0] >= 0 else 0
+    return scores.index(max(scores))
+
+
+def error(weights, x, y):
+    """The share of records whose class is predicted wrongly (H17 section 4.1: 1 − accuracy)."""
+    return sum(predict(weights, row) != label for row, label in zip(x, y, strict=True)) / len(y)
+
+
+def auc(scores, y):
+    """How often class 1 outscores class 0 over all pairs, ties one half (Hanley & McNeil 1982); NaN without pairs."""
+    ones = [score for score, label in zip(scores, y, strict=True) if label == 1]
+    others = [score for score, label in zip(scores, y, strict=True) if label != 1]
+    pairs = [(a, b) for a in ones for b in others]
+    return sum(1.0 if a > b else 0.5 if a == b else 0.0 for a, b in pairs) / len(pairs) if pairs else math.nan
+
+
+def f1(predicted, y, classes=2):
+    """F1 of class 1 (van Rijsbergen 1979), 0/0 is 0; of more the mean over those that occur or are predicted."""
+    both = [(int(p), int(t)) for p, t in zip(predicted, y, strict=True)]
+
+    def of_class(c):
+        right = sum(p == c and t == c for p, t in both)
+        either = sum((p == c) + (t == c) for p, t in both)
+        return 2 * right / either if either else 0.0
+
+    if classes == 2:
+        return of_class(1)
+    occurring = {c for pair in both for c in pair}
+    return sum(of_class(c) for c in occurring) / len(occurring)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba import config as numba_config
 
 PACKAGE = Path(__file__).parent
 ROOTS = (PACKAGE, PACKAGE.parent / "protocols")
@@ -29,12 +28,12 @@ def kernel(function: Callable[..., Any]) -> Any:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
     if folder is None:
         return numba.njit(**options)(function)
-    before = numba_config.CACHE_DIR
-    numba_config.CACHE_DIR = str(folder)
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
     try:
         return numba.njit(cache=True, **options)(function)
     finally:
-        numba_config.CACHE_DIR = before
+        numba.config.CACHE_DIR = before
 
 
 def user_cache() -> Path:

@@ -32,4 +32,4 @@ def classify(scores: NDArray[np.float32]) -> NDArray[np.int32]:
     """From scores [..., models] to classes: the sign for one model (0 counts as positive), else the largest."""
     if scores.shape[-1] == 1:
         return (scores[..., 0] >= 0).astype(np.int32)
-    return scores.argmax(axis=-1).astype(np.int32)
+    return np.asarray(scores.argmax(axis=-1), np.int32)

@@ -129,4 +129,4 @@ def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDAr
         hit, true = predicted == one, (y == one)[:, None]
         both = hit.sum(axis=0) + true.sum()
         found.append(2 * (hit & true).sum(axis=0) / np.maximum(both, 1))
-    return np.mean(found, axis=0)
+    return np.asarray(np.mean(found, axis=0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,7 +35,7 @@ def over_ranges(threads: int, run: Callable[[int, int], Any], start: int, stop: 
     """`run(lo, hi)` over parts of start … stop−1 that do not touch each other."""
     shares = min(threads, max(1, (stop - start) // SMALLEST_SHARE))
     edges = [start + (stop - start) * share // shares for share in range(shares + 1)]
-    in_threads(min(threads, shares), lambda part: run(*part), list(zip(edges[:-1], edges[1:], strict=True)))
+    in_threads(min(threads, shares), lambda part: run(*part), list(pairwise(edges)))
 
 
 @kernel
@@ -93,5 +94,5 @@ def as_if_one_by_one(
         run(np.arange(writes.size), 0, writes.size)
         return
     events, edges = levels(nodes, reads, writes)
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         over_ranges(threads, lambda lo, hi: run(events, lo, hi), int(start), int(stop))

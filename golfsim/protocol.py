@@ -60,7 +60,9 @@ Layer = Annotated[T, _Reference()]
 class LayerConfig(Settings):
     """The settings that every layer has: its name, what it runs, and PeerSim's schedule."""
 
-    name: str = Field(description="the layer's name: other layers, `--set` and the log use it", pattern=r"^[A-Za-z_][\w-]*$")
+    name: str = Field(
+        pattern=r"^[A-Za-z_][\w-]*$", description="the layer's name: other layers, `--set` and the log use it"
+    )
     use: str = Field(description="a protocol (`golfsim list protocols`), or a class of yours: “my_file.py:MyProtocol”")
     first: int = Field(1, ge=1, description="the first cycle in which the layer acts")
     until: int | None = Field(None, ge=1, description="the last cycle in which the layer acts; default: the end")
@@ -142,7 +144,8 @@ def _from_file(use: str, folder: Path) -> type[Protocol[Any]]:
 def _module(path: Path) -> ModuleType:
     name = f"golfsim_user_{path.stem}"
     spec = util.spec_from_file_location(name, path)
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     module = util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))

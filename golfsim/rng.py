@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 
+import numba
 import numpy as np
-from numba import config as numba_config
 from numpy.typing import NDArray
 
 from golfsim.kernels import kernel
@@ -27,7 +27,7 @@ def key(seed: int, layer: str, purpose: str) -> np.uint64:
     return np.uint64(int.from_bytes(digest, "little"))
 
 
-if numba_config.DISABLE_JIT:
+if numba.config.DISABLE_JIT:
     # Plain integers: numpy's own scalars would warn at each wrap-around.
 
     def mix(h: int) -> int:

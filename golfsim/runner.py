@@ -29,6 +29,7 @@ class Interrupt:
     asked: bool = field(default=False)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True

@@ -155,7 +155,8 @@ class _Source:
 
     def layer_tables(self) -> list[dict[str, Any]]:
         tables = self.tree.get("protocol")
-        return [tuples(t) for t in tables] if isinstance(tables, list) and all(isinstance(t, dict) for t in tables) else []
+        whole = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+        return [tuples(table) for table in tables] if whole and tables else []
 
     def resolve(self, key: str) -> KeyPath:
         """A path as a user writes it, its first word a layer's name or a top-level key, as a path into the tree."""
@@ -213,7 +214,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 def _set(tree: Any, path: KeyPath, value: Any, key: str) -> None:
     for step in path[:-1]:
-        tree = tree.setdefault(step, {}) if isinstance(tree, dict) and isinstance(step, str) else _element(tree, step, key)
+        tree = tree.setdefault(step, {}) if isinstance(tree, dict) else _element(tree, step, key)
     if isinstance(tree, dict):
         tree[str(path[-1])] = value
     else:
@@ -248,7 +249,7 @@ def _config_of(table: dict[str, Any], folder: Path) -> type[Settings]:
 
 def _layer(table: dict[str, Any], seed: int, folder: Path, layers: Layers) -> Protocol[Any]:
     if not isinstance(table.get("use"), str):
-        raise UserError("missing, or not a text", key="use", hint="the protocol to run, e.g. use = \"newscast\"")
+        raise UserError("missing, or not a text", key="use", hint='the protocol to run, e.g. use = "newscast"')
     protocol = find(table["use"], folder)
     name = table.get("name")
     if isinstance(name, str) and (name in Scenario.model_fields or name == "raw" or name in layers):
@@ -290,4 +291,5 @@ def _check_stop(scenario: Scenario, layers: Layers) -> Iterable[Problem]:
         yield Problem(("stop", "when"), error.what, error.hint or "")
         return
     if condition and condition.layer not in layers:
-        yield Problem(("stop", "when"), f"there is no layer “{condition.layer}”", nearest(condition.layer, list(layers)))
+        hint = nearest(condition.layer, list(layers))
+        yield Problem(("stop", "when"), f"there is no layer “{condition.layer}”", hint)

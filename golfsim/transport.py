@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -212,10 +213,10 @@ class Mailbox(Stateful):
         senders = self.src[slots]
         for name in self._names:
             source, target = flat(rows_of[name]), flat(getattr(self, name))
-            over_ranges(world.threads, lambda lo, hi, s=source, t=target: copy_rows(s, senders, t, slots, lo, hi), 0, n)
+            over_ranges(world.threads, partial(copy_rows, source, senders, target, slots), 0, n)
 
     def due(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """What is to be delivered now, in sending order: (slots, receivers). The slots are valid until the next `put`."""
+        """What is to be delivered now, in sending order: (slots, receivers); slots are valid until the next `put`."""
         slots = np.empty(self.dst.size - self.free_count, np.int32)
         n = 0
         for cycle in range(max(self.collected + 1, world.cycle - self.head.size + 2), world.cycle + 1):

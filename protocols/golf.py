@@ -76,7 +76,7 @@ def receive(events, lo, hi, row, dst, sent_w, sent_age, models, rows, rule, vari
             fresh_age = update(w, age, rows, j, rule, fresh)
             other_age = update(models.last[j], models.last_age[j], rows, j, rule, other)
             new_age = average(fresh, fresh_age, other, other_age, by_age, fresh)
-        if variant == MU or variant == UM:
+        if variant in (MU, UM):
             models.last[j] = w
             models.last_age[j] = age
             models.w[j] = fresh
@@ -179,7 +179,7 @@ class Golf(Learner[GolfConfig]):
             total += (chosen[..., None] == np.arange(max(models, 2))) & there[:, None]
         if models == 1:
             return (total[..., 1] >= total[..., 0]).astype(np.int32)
-        return total.argmax(axis=-1).astype(np.int32)
+        return np.asarray(total.argmax(axis=-1), np.int32)
 
 
 def score(w: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Newscast: an overlay that mends itself by exchanging fresh descriptors (Jelasity et al. 2003, Voulgaris et al. 2003)."""
+"""Newscast: an overlay that mends itself by exchanging fresh descriptors (Jelasity & van Steen 2002)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class StaticOverlayConfig(LayerConfig):
     """The graph: one of `generator`, `file` and `neighbours`."""
 
     generator: str | None = Field(
-        None, description="a networkx generator by name, e.g. “random_regular_graph”; it gets the number of nodes as `n`"
+        None, description="a networkx generator by name, e.g. “random_regular_graph”; its `n` is the number of nodes"
     )
     arguments: dict[str, Any] = Field({}, description="the generator's other arguments, e.g. { d = 20 }")
     file: str | None = Field(
@@ -100,9 +100,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
     def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
         """A random neighbour of each node."""
         peer = np.empty(nodes.size, np.int32)
-        choose_neighbour(
-            self._start, self._neighbour, nodes, world.online, world.cycle, key, k, self._oracle, peer
-        )
+        choose_neighbour(self._start, self._neighbour, nodes, world.online, world.cycle, key, k, self._oracle, peer)
         return peer
 
     def links(self, world: World) -> csr_array:
@@ -136,7 +134,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             raise self._wrong("file", f"{path}: {error.strerror or error}") from None
         except ValueError as error:
             raise self._wrong("file", f"{path}: expected two node numbers a line: {error}") from None
-        if edges.size and not (0 <= edges.min() and edges.max() < nodes):
+        if edges.size and not (edges.min() >= 0 and edges.max() < nodes):
             bad = edges.min() if edges.min() < 0 else edges.max()
             raise self._wrong("file", f"{path}: there is no node {bad}: the network has nodes 0 … {nodes - 1}")
         return edges

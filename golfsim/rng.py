@@ -75,9 +75,9 @@ def below(h, n):
 
 
 @kernel
-def _fill_uniform(key, cycle, nodes, k, out):
+def _fill_uniform(key, cycles, nodes, k, out):
     for e in range(nodes.size):
-        out[e] = unit(draw(key, cycle, nodes[e], k))
+        out[e] = unit(draw(key, cycles[e], nodes[e], k))
 
 
 @kernel
@@ -87,11 +87,19 @@ def _shuffle(key, cycle, keep, out):
         out[i], out[j] = out[j], out[i]
 
 
-def uniform(key: np.uint64, nodes: NDArray[np.int32], cycle: int = 0, k: int = 0) -> NDArray[np.float64]:
-    """A number of (0, 1) for each node."""
+def uniform(
+    key: np.uint64, nodes: NDArray[np.int32], cycle: int | NDArray[np.int32] = 0, k: int = 0
+) -> NDArray[np.float64]:
+    """A number of (0, 1) for each node; `cycle` may be one for all, or one each."""
     out = np.empty(len(nodes))
-    _fill_uniform(key, cycle, nodes, k, out)
+    cycles = np.ascontiguousarray(np.broadcast_to(np.asarray(cycle, np.int32), out.shape))
+    _fill_uniform(key, cycles, nodes, k, out)
     return out
+
+
+def integers(key: np.uint64, nodes: NDArray[np.int32], n: int, cycle: int = 0, k: int = 0) -> NDArray[np.int64]:
+    """An integer of 0 … n−1 for each node."""
+    return np.minimum((uniform(key, nodes, cycle, k) * n).astype(np.int64), n - 1)
 
 
 def permutation(key: np.uint64, cycle: int, n: int) -> NDArray[np.int32]:

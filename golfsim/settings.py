@@ -12,7 +12,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Settings(BaseModel):
     """A table of a scenario file: frozen, unknown keys refused, no conversion of types, no NaN, no infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
 
 class DataConfig(Settings):
@@ -45,77 +45,6 @@ class DataConfig(Settings):
     def _one_source(self) -> DataConfig:
         if (self.set is None) == (self.file is None):
             raise ValueError("expected either “set” or “file”")
-        return self
-
-
-class IidSplit(Settings):
-    """Records go to nodes at random."""
-
-    kind: Literal["iid"] = "iid"
-
-
-SplitConfig = IidSplit
-
-
-class NodesConfig(Settings):
-    """`[nodes]`: how many nodes there are and who holds which records."""
-
-    number: int | None = Field(None, ge=1, description="how many nodes; default: as many as the records fill")
-    records: int = Field(1, ge=1, description="training records a node")
-    split: SplitConfig = Field(IidSplit(), description="how records are spread over nodes")
-    repeat: bool = Field(False, description="use records more than once when there are too few for `number` nodes")
-    leave_out: bool = Field(False, description="leave records out when there are more than the nodes hold")
-
-
-class CrashConfig(Settings):
-    """A share or a number of nodes dies at a cycle and never comes back."""
-
-    kind: Literal["crash"]
-    at: int = Field(ge=1, description="the cycle in which they die")
-    share: Share | None = Field(None, description="the share of all nodes that dies")
-    number: int | None = Field(None, ge=0, description="the number of nodes that die")
-
-    @model_validator(mode="after")
-    def _how_many(self) -> CrashConfig:
-        if (self.share is None) == (self.number is None):
-            raise ValueError("expected either “share” or “number”")
-        return self
-
-
-class RateConfig(Settings):
-    """Nodes leave and return independently, with fixed probabilities a cycle."""
-
-    kind: Literal["rate"]
-    leave: Share = Field(description="the probability that an online node leaves, a cycle")
-    come_back: Share = Field(alias="return", description="the probability that an offline node returns, a cycle")
-    online: Share | None = Field(None, description="the share online at first; default: the stationary one")
-
-
-class LognormalConfig(Settings):
-    """Online sessions of log-normal length; offline ones too, as long as the share online asks for."""
-
-    kind: Literal["lognormal"]
-    online: float = Field(gt=0, le=1, description="the share of the nodes that is online in the long run")
-    mu: float = Field(description="mean of the logarithm of a session's length in cycles")
-    sigma: float = Field(ge=0, description="standard deviation of that logarithm")
-
-
-ChurnConfig = Annotated[CrashConfig | RateConfig | LognormalConfig, Field(discriminator="kind")]
-
-
-class TransportConfig(Settings):
-    """`[transport]`: what happens to messages on their way."""
-
-    loss: Share = Field(0.0, description="the probability that a message is lost")
-    delay: int | tuple[int, int] = Field(
-        0, description="cycles under way: 0 (effective at once), a fixed number, or [from, to] with equal probability"
-    )
-
-    @model_validator(mode="after")
-    def _order_of_delays(self) -> TransportConfig:
-        shortest, longest = (self.delay, self.delay) if isinstance(self.delay, int) else self.delay
-        if not 0 <= shortest <= longest < 2**20 or (shortest == 0 and longest > 0):
-            raise ValueError("delay: expected 0 for all messages, or at least 1 for all: [from, to] with 1 ≤ from ≤ to")
         return self
 
 

@@ -1,18 +1,21 @@
-"""Messages on their way: loss, delay, and the mailbox that keeps what is under way."""
+"""Messages on their way: loss, delay, partition, and the mailbox that keeps what is under way."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from golfsim import rng
 from golfsim.kernels import kernel
 from golfsim.parallel import over_ranges
-from golfsim.rng import below, draw, unit
-from golfsim.settings import TransportConfig
+from golfsim.rng import draw, unit
+from golfsim.errors import UserError
+from golfsim.memory import available, readable
+from golfsim.settings import Settings, Share
 from golfsim.state import Stateful
 
 if TYPE_CHECKING:
@@ -23,8 +26,8 @@ SENT, DELIVERED, LOST, BYTES = range(4)
 
 
 @kernel
-def send_all(key, cycle, k, src, dst, online, at_once, loss, arrives):
-    """Which messages arrive: (how many were sent, how many were not lost)."""
+def send_all(key, cycle, k, src, dst, online, at_once, loss, side, arrives):
+    """Which messages arrive: (how many were sent, how many were not lost). A message to another side is lost."""
     sent = passed = 0
     for e in range(dst.size):
         j = dst[e]
@@ -32,6 +35,8 @@ def send_all(key, cycle, k, src, dst, online, at_once, loss, arrives):
         sent += passes
         if passes and loss > 0:
             passes = unit(draw(key, cycle, src[e], 2 * k)) >= loss
+        if passes and side.size > 0:
+            passes = side[src[e]] == side[j]
         if passes and at_once:
             passes = online[j]
         arrives[e] = passes
@@ -40,32 +45,151 @@ def send_all(key, cycle, k, src, dst, online, at_once, loss, arrives):
 
 
 @kernel
-def draw_lags(key, cycle, k, src, shortest, longest, lag):
-    """How many cycles each message is under way."""
+def draw_lags(key, cycle, k, src, shortest, cumulative, lag):
+    """How many cycles each message is under way, by the cumulative probabilities of the possible delays."""
     for e in range(src.size):
-        lag[e] = shortest + below(draw(key, cycle, src[e], 2 * k + 1), longest - shortest + 1)
+        u = unit(draw(key, cycle, src[e], 2 * k + 1))
+        lag[e] = shortest + min(np.searchsorted(cumulative, u), cumulative.size - 1)
+
+
+LONGEST_DELAY = 100_000
+Cycles = Annotated[int, Field(ge=1, le=LONGEST_DELAY)]
+
+
+class DelayConfig(Settings):
+    """A distribution of delays, rounded up to whole cycles and cut off at a maximum."""
+
+    kind: Literal["lognormal", "exponential"]
+    max: Cycles = Field(description="the longest delay in cycles; longer draws count as this")
+    mu: float = Field(0.0, ge=-50, le=50, description="lognormal: mean of the logarithm of the delay in cycles")
+    sigma: float = Field(1.0, ge=0, le=10, description="lognormal: standard deviation of that logarithm")
+    mean: float = Field(1.0, gt=0, le=1e9, description="exponential: mean delay in cycles")
+
+    def cumulative(self) -> NDArray[np.float64]:
+        """The probability of a delay of at most 1, 2, … cycles."""
+        from scipy.special import ndtr
+
+        t = np.arange(1, self.max + 1)
+        if self.kind == "exponential":
+            below = -np.expm1(-t / self.mean)
+        elif self.sigma == 0:
+            below = (np.log(t) >= self.mu).astype(float)
+        else:
+            below = np.asarray(ndtr((np.log(t) - self.mu) / self.sigma))
+        below[-1] = 1
+        return below
+
+
+class PartitionConfig(Settings):
+    """A share of the nodes is cut off from the others between two cycles: no message crosses."""
+
+    share: Share = Field(description="the share of the nodes on the smaller side")
+    start: int = Field(alias="from", ge=1, description="the first cycle of the cut")
+    until: int = Field(ge=1, description="the last cycle of the cut")
+    contacts: int = Field(
+        0, ge=0, description="when the cut heals, so many nodes of the cut-off side learn of a node of the other side"
+    )
+
+    @model_validator(mode="after")
+    def _window(self) -> PartitionConfig:
+        if self.until < self.start:
+            raise ValueError(f"“until” ({self.until}) lies before “from” ({self.start})")
+        return self
+
+
+class TransportConfig(Settings):
+    """`[transport]`: what happens to messages on their way."""
+
+    loss: Share = Field(0.0, description="the probability that a message is lost")
+    delay: Annotated[int, Field(ge=0, le=LONGEST_DELAY)] | tuple[Cycles, Cycles] | DelayConfig = Field(
+        0,
+        description="cycles under way: 0 (effective at once), a fixed number, [from, to] with equal probability, "
+        "or a distribution with a maximum",
+    )
+    partition: tuple[PartitionConfig, ...] = Field((), description="cuts of the network")
+
+    @model_validator(mode="after")
+    def _order_of_delays(self) -> TransportConfig:
+        if isinstance(self.delay, tuple) and self.delay[0] > self.delay[1]:
+            raise ValueError(f"delay: [from, to] with from ≤ to, got {list(self.delay)}")
+        return self
+
+    def faults(self) -> frozenset[str]:
+        """What messages may suffer: of loss, delay and partition."""
+        asked = {"loss": self.loss > 0, "delay": self.delay != 0, "partition": bool(self.partition)}
+        return frozenset(name for name, there in asked.items() if there)
+
+    def lags(self) -> tuple[int, NDArray[np.float64]]:
+        """The shortest delay, and the probability of at most that many, one more, … cycles."""
+        if isinstance(self.delay, DelayConfig):
+            return 1, self.delay.cumulative()
+        low, high = (self.delay, self.delay) if isinstance(self.delay, int) else self.delay
+        return low, np.arange(1, high - low + 2) / (high - low + 1)
+
+
+EVERYWHERE = np.empty(0, np.int8)
+NO_PAIRS = np.empty((0, 2), np.int32)
 
 
 class Transport(Stateful):
     """Carries the messages of all layers and counts them: sent = delivered + lost + under way, always."""
 
     def __init__(self, config: TransportConfig, seed: int, layers: list[str]) -> None:
-        delay = config.delay
-        self._loss = config.loss
-        self._shortest, self._longest = (delay, delay) if isinstance(delay, int) else delay
+        self._config = config
+        self._shortest, self._cumulative = config.lags()
         self._row = {name: row for row, name in enumerate(layers)}
         self._seed = seed
         self._world: World | None = None
+        self._sides: list[NDArray[np.int8]] = []
         self.counts = np.zeros((len(layers), 4), np.int64)
 
     @property
     def longest(self) -> int:
         """The most cycles a message can be under way; 0 when messages take effect at once."""
-        return self._longest
+        return self._shortest + self._cumulative.size - 1
 
     def attach(self, world: World) -> None:
-        """Tell the transport who is online."""
+        """Tell the transport which nodes there are."""
         self._world = world
+        everyone = np.arange(world.nodes, dtype=np.int32)
+        for number, cut in enumerate(self._config.partition):
+            chosen = rng.sample(self._cut_key(number), 0, everyone, round(cut.share * world.nodes))
+            side = np.zeros(world.nodes, np.int8)
+            side[chosen] = 1
+            self._sides.append(side)
+
+    @property
+    def world(self) -> World:
+        """The world it carries messages in."""
+        assert self._world is not None
+        return self._world
+
+    def side(self) -> NDArray[np.int8]:
+        """The side of each node in this cycle; empty while the network is whole."""
+        cycle, found = self.world.cycle, EVERYWHERE
+        for cut, side in zip(self._config.partition, self._sides, strict=True):
+            if cut.start <= cycle <= cut.until:
+                found = side if found.size == 0 else (2 * found + side).astype(np.int8)
+        return found
+
+    def introductions(self) -> NDArray[np.int32]:
+        """Pairs (node, contact) of nodes that learn of one on the other side, now that a cut has healed."""
+        pairs = [NO_PAIRS]
+        for number, (cut, side) in enumerate(zip(self._config.partition, self._sides, strict=True)):
+            if self.world.cycle == cut.until + 1:
+                pairs.append(self._pairs(self._cut_key(number), side, cut.contacts))
+        return np.concatenate(pairs)
+
+    def _pairs(self, key: np.uint64, side: NDArray[np.int8], wanted: int) -> NDArray[np.int32]:
+        online = np.flatnonzero(self.world.online).astype(np.int32)
+        inside, outside = online[side[online] == 1], online[side[online] == 0]
+        if not (inside.size and outside.size):
+            return NO_PAIRS
+        nodes = rng.sample(key, self.world.cycle, inside, wanted)
+        return np.column_stack([nodes, outside[rng.integers(key, nodes, outside.size, self.world.cycle, 1)]])
+
+    def _cut_key(self, number: int) -> np.uint64:
+        return rng.key(self._seed, "transport", f"partition.{number}")
 
     def send(
         self,
@@ -80,28 +204,27 @@ class Transport(Stateful):
 
         `k` tells apart several messages of one kind that a node sends in one cycle.
         """
-        world = self._world
-        assert world is not None
-        key = self._key(layer, kind)
+        world, key = self.world, self._key(layer, kind)
         arrives = np.empty(dst.size, np.bool_)
-        at_once = self._longest == 0
-        sent, passed = send_all(key, world.cycle, k, src, dst, world.online, at_once, self._loss, arrives)
+        at_once = self.longest == 0
+        sent, passed = send_all(
+            key, world.cycle, k, src, dst, world.online, at_once, self._config.loss, self.side(), arrives
+        )
         self.count(layer, sent=sent, delivered=passed if at_once else 0, lost=sent - passed, size=bytes_each)
         if at_once:
             return arrives, None
         lag = np.empty(src.size, np.int32)
-        draw_lags(key, world.cycle, k, src, self._shortest, self._longest, lag)
+        draw_lags(key, world.cycle, k, src, self._shortest, self._cumulative, lag)
         return arrives, lag
 
     def lost_on_the_way(self, layer: Protocol[Any], kind: str, src: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which messages would be lost whatever their receiver; for kernels that choose receivers as they go.
 
-        Such a kernel counts for itself, see `count`.
+        Such a kernel looks at `side` and counts for itself, see `count`.
         """
-        assert self._world is not None
-        if self._loss == 0:
+        if self._config.loss == 0:
             return np.zeros(src.size, np.bool_)
-        return rng.uniform(self._key(layer, kind), src, self._world.cycle) < self._loss
+        return rng.uniform(self._key(layer, kind), src, self.world.cycle) < self._config.loss
 
     def count(self, layer: Protocol[Any], *, sent: int, delivered: int, lost: int, size: int = 0) -> None:
         """Add to a layer's counters; `size` is the bytes of each message sent."""
@@ -143,14 +266,14 @@ def post(cycle, lag, src, dst, arrives, box_src, box_dst, following, head, tail,
 
 
 @kernel
-def collect(queue, online, box_dst, following, head, tail, free, count, slots):
-    """Empty a queue in sending order; a message whose receiver is offline is lost."""
+def collect(queue, online, side, box_src, box_dst, following, head, tail, free, count, slots):
+    """Empty a queue in sending order; a message whose receiver is offline or behind a cut is lost."""
     n = lost = 0
     slot = head[queue]
     while slot >= 0:
         free[count] = slot
         count += 1
-        if online[box_dst[slot]]:
+        if online[box_dst[slot]] and (side.size == 0 or side[box_src[slot]] == side[box_dst[slot]]):
             slots[n] = slot
             n += 1
         else:
@@ -171,13 +294,14 @@ class Mailbox(Stateful):
     """The messages of one layer that are under way, with the rows they carry as these were when sent.
 
     Rows live in slots; the slots due in one cycle form a queue in sending order. `rows` are arrays like those that
-    will be sent: their row shape and type are taken.
+    will be sent: their row shape and type are taken. `each` is how many messages a node sends in a cycle at most.
     """
 
-    def __init__(self, layer: Protocol[Any], world: World, **rows: NDArray[Any]) -> None:
+    def __init__(self, layer: Protocol[Any], world: World, each: int = 1, **rows: NDArray[Any]) -> None:
         longest = world.transport.longest
-        capacity = world.nodes * longest
+        capacity = world.nodes * longest * each
         self._layer = layer
+        self._refuse_what_does_not_fit(capacity, rows)
         self.src = np.zeros(capacity, np.int32)
         self.dst = np.zeros(capacity, np.int32)
         self.following = np.full(capacity, -1, np.int32)
@@ -190,6 +314,17 @@ class Mailbox(Stateful):
         for name, like in rows.items():
             setattr(self, name, np.zeros((capacity, *like.shape[1:]), like.dtype))
 
+    @staticmethod
+    def _refuse_what_does_not_fit(capacity: int, rows: dict[str, NDArray[Any]]) -> None:
+        need = capacity * (16 + sum(int(np.prod(row.shape[1:])) * row.itemsize for row in rows.values()))
+        if capacity >= 2**31 or need > available():
+            raise UserError(
+                f"up to {capacity:,} messages can be under way, which needs {readable(need)} of memory; "
+                f"{readable(available())} are available",
+                key="transport.delay",
+                hint="shorten the longest delay, or simulate fewer nodes",
+            )
+
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NDArray[Any]: ...
@@ -201,19 +336,24 @@ class Mailbox(Stateful):
         src: NDArray[np.int32],
         dst: NDArray[np.int32],
         arrives: NDArray[np.bool_],
+        row: NDArray[np.int32] | None = None,
         **rows_of: NDArray[Any],
-    ) -> None:
-        """Post the messages that arrive, each with a copy of its sender's row of every array."""
+    ) -> NDArray[np.int32]:
+        """Post the messages that arrive, each with a copy of a row of every array: its sender's, or the one given.
+
+        Returns the slots they are kept in, in sending order.
+        """
         slots = np.empty(dst.size, np.int32)
         self.free_count, n = post(
             world.cycle, lag, src, dst, arrives, self.src, self.dst, self.following, self.head, self.tail, self.free,
             self.free_count, slots,
         )  # fmt: skip
         slots = slots[:n]
-        senders = self.src[slots]
+        senders = self.src[slots] if row is None else row[arrives]
         for name in self._names:
             source, target = flat(rows_of[name]), flat(getattr(self, name))
             over_ranges(world.threads, partial(copy_rows, source, senders, target, slots), 0, n)
+        return slots
 
     def due(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """What is to be delivered now, in sending order: (slots, receivers); slots are valid until the next `put`."""
@@ -221,8 +361,8 @@ class Mailbox(Stateful):
         n = 0
         for cycle in range(max(self.collected + 1, world.cycle - self.head.size + 2), world.cycle + 1):
             self.free_count, more, lost = collect(
-                cycle % self.head.size, world.online, self.dst, self.following, self.head, self.tail, self.free,
-                self.free_count, slots[n:],
+                cycle % self.head.size, world.online, world.transport.side(), self.src, self.dst, self.following,
+                self.head, self.tail, self.free, self.free_count, slots[n:],
             )  # fmt: skip
             world.transport.count(self._layer, sent=0, delivered=more, lost=lost)
             n += more

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+from typing import Any
 
-from golfsim import rng
-from golfsim.churn import Churn, all_up
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim import churn, rng
+from golfsim.adversary import AdversaryConfig, Tampering
 from golfsim.state import Stateful
 from golfsim.transport import Transport
 
@@ -17,12 +21,26 @@ class World(Stateful):
 
     A node's number is its phase: in a fixed order nodes act by rising number. The numbering is random, so that a
     user's number of a node (`label`) says nothing about when it acts.
+
+    `came` are the nodes that came online in this cycle, `first` those of them that were never online before, and
+    `fresh` those that need new state: the first ones, and those that come back afresh.
     """
 
-    _not_state = frozenset({"nodes", "threads", "seed", "label", "order", "came", "first", "churn"})
+    _not_state = frozenset(
+        {"nodes", "threads", "seed", "label", "order", "came", "first", "fresh", "churn", "tampering"}
+    )
 
     def __init__(
-        self, nodes: int, seed: int, *, threads: int, shuffled: bool, churn: list[Churn], transport: Transport
+        self,
+        nodes: int,
+        seed: int,
+        *,
+        threads: int,
+        shuffled: bool,
+        transport: Transport,
+        churn_configs: tuple[churn.ChurnConfig, ...] = (),
+        adversaries: tuple[AdversaryConfig, ...] = (),
+        folder: Path = Path(),
     ) -> None:
         self.nodes = nodes
         self.seed = seed
@@ -31,8 +49,9 @@ class World(Stateful):
         self.label = rng.permutation(rng.key(seed, "world", "label"), 0, nodes)
         self.online = np.zeros(nodes, np.bool_)
         self.seen = np.zeros(nodes, np.bool_)
-        self.order = self.came = self.first = NOBODY
-        self.churn = churn
+        self.order = self.came = self.first = self.fresh = NOBODY
+        self.churn: list[churn.Churn[Any]] = churn.build(churn_configs, seed, self.label, folder)
+        self.tampering = Tampering(adversaries, seed, nodes)
         self.transport = transport
         self._order_key = rng.key(seed, "world", "order")
         self._shuffled = shuffled
@@ -41,21 +60,32 @@ class World(Stateful):
     def advance(self) -> None:
         """Begin the next cycle: who is online, who has just come, who acts when."""
         self.cycle += 1
-        for model in self.churn:
-            model.step(self)
         if self.churn or self.cycle == 1:
             self._update_online()
         else:
-            self.came = self.first = NOBODY
+            self.came = self.first = self.fresh = NOBODY
         self.arrange()
 
     def _update_online(self) -> None:
-        before, now = self.online, all_up(self.churn, self.nodes)
+        restarted = self._step_churn()
+        before, now = self.online, churn.all_up(self.churn, self.nodes)
         self.came = np.flatnonzero(now & ~before).astype(np.int32)
-        self.first = self.came[~self.seen[self.came]]
+        new = ~self.seen[self.came]
+        self.first = self.came[new]
+        self.fresh = self.came[new | restarted[self.came]]
         self.seen[self.first] = True
         self.online = now
         self.order = NOBODY
+
+    def _step_churn(self) -> NDArray[np.bool_]:
+        """Bring all churn models to this cycle; returns the nodes that one of them restarts afresh."""
+        restarted = np.zeros(self.nodes, np.bool_)
+        for model in self.churn:
+            before = model.up.copy() if model.afresh else model.up
+            model.step(self.cycle)
+            if model.afresh:
+                restarted |= model.up & ~before
+        return restarted
 
     def arrange(self) -> None:
         """Put the online nodes in acting order."""

@@ -1,0 +1,116 @@
+"""Bad peers: a share of the nodes that flip labels, or send something other than their model."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from golfsim import rng
+from golfsim.kernels import kernel
+from golfsim.rng import draw, unit
+from golfsim.settings import Settings, Share
+
+HONEST, NEGATIVE, NOISE, OLD = range(4)
+SENDS = {"negative": NEGATIVE, "noise": NOISE, "old": OLD}
+
+
+class Forgery(NamedTuple):
+    """What kernels need to know about senders that lie; `kind` has no entry where nobody does."""
+
+    kind: NDArray[np.int8]
+    scale: NDArray[np.float32]  # of each node's noise
+    old_row: NDArray[np.int32]  # where each node's old model is kept
+    key: np.uint64
+
+
+@kernel
+def forge(forgery, sender, cycle, w, old, out):
+    """Write into `out` what a sender sends in place of its model `w`."""
+    kind = forgery.kind[sender]
+    for m in range(w.shape[0]):
+        for f in range(w.shape[1]):
+            if kind == NEGATIVE:
+                out[m, f] = -w[m, f]
+            elif kind == NOISE:
+                k = 2 * (m * w.shape[1] + f)
+                radius = np.sqrt(-2 * np.log(unit(draw(forgery.key, cycle, sender, k))))
+                angle = 2 * np.pi * unit(draw(forgery.key, cycle, sender, k + 1))
+                out[m, f] = forgery.scale[sender] * np.float32(radius * np.cos(angle))
+            elif kind == OLD:
+                out[m, f] = old[forgery.old_row[sender], m, f]
+            else:
+                out[m, f] = w[m, f]
+
+
+class AdversaryConfig(Settings):
+    """`[[adversary]]`: some nodes do not follow the protocol."""
+
+    kind: Literal["flip-labels", "noise", "negative", "old"] = Field(
+        description="train on the opposite label (the next class), or send Gaussian noise, the negative of the model, "
+        "or the model of an earlier cycle"
+    )
+    share: Share | None = Field(None, description="the share of all nodes that does so")
+    number: int | None = Field(None, ge=0, description="the number of nodes that do so")
+    start: int = Field(1, alias="from", ge=1, description="the first cycle in which they do; “old” sends the model of then")
+    scale: float = Field(1.0, gt=0, le=1e6, description="noise: the standard deviation of each coordinate")
+
+    @model_validator(mode="after")
+    def _how_many(self) -> AdversaryConfig:
+        if (self.share is None) == (self.number is None):
+            raise ValueError("expected either “share” or “number”")
+        return self
+
+
+class Tampering:
+    """Which node does what; a node does one kind of harm at the most. A function of the seed alone."""
+
+    def __init__(self, configs: tuple[AdversaryConfig, ...], seed: int, nodes: int) -> None:
+        self._nodes = nodes
+        self._key = rng.key(seed, "adversary", "noise")
+        order = rng.permutation(rng.key(seed, "adversary", "who"), 0, nodes)
+        self.members: list[tuple[AdversaryConfig, NDArray[np.int32]]] = []
+        for config in configs:
+            count = round((config.share or 0) * nodes) if config.number is None else config.number
+            self.members.append((config, np.sort(order[:count])))
+            order = order[count:]
+
+    @property
+    def flips(self) -> list[tuple[int, NDArray[np.int32]]]:
+        """(cycle, nodes) from which on nodes train on wrong labels."""
+        return [(config.start, nodes) for config, nodes in self.members if config.kind == "flip-labels"]
+
+    def honest(self) -> NDArray[np.bool_]:
+        """The nodes that follow the protocol to the end."""
+        honest = np.ones(self._nodes, np.bool_)
+        for _, nodes in self.members:
+            honest[nodes] = False
+        return honest
+
+    def keeps_old(self) -> NDArray[np.int32]:
+        """The nodes that will send an old model, in the order in which those are kept."""
+        old = [nodes for config, nodes in self.members if config.kind == "old"]
+        return np.concatenate([np.empty(0, np.int32), *old])
+
+    def begins_old(self, cycle: int) -> NDArray[np.int32]:
+        """Those of `keeps_old`, as places in it, whose model of this cycle is to be kept."""
+        kept, place = self.keeps_old(), [np.empty(0, np.int64)]
+        for config, nodes in self.members:
+            if config.kind == "old" and config.start == cycle:
+                place.append(np.flatnonzero(np.isin(kept, nodes)))
+        return np.concatenate(place).astype(np.int32)
+
+    def forgery(self, cycle: int) -> Forgery:
+        """What senders do in this cycle."""
+        acting = [(c, nodes) for c, nodes in self.members if c.kind in SENDS and c.start <= cycle]
+        size = self._nodes if acting else 0
+        kind, scale = np.zeros(size, np.int8), np.zeros(size, np.float32)
+        row = np.zeros(size, np.int32)
+        for config, nodes in acting:
+            kind[nodes] = SENDS[config.kind]
+            scale[nodes] = config.scale
+        if size:
+            row[self.keeps_old()] = np.arange(self.keeps_old().size)
+        return Forgery(kind, scale, row, self._key)

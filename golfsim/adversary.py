@@ -45,6 +45,17 @@ def forge(forgery, sender, cycle, w, old, out):
                 out[m, f] = w[m, f]
 
 
+@kernel
+def forge_rows(forgery, senders, cycle, rows, w, old):
+    """Replace what liars have just put into the mailbox rows of their messages."""
+    scratch = np.empty(w.shape[1:], np.float32)
+    if forgery.kind.size > 0:
+        for e in range(senders.size):
+            if forgery.kind[senders[e]] != HONEST:
+                forge(forgery, senders[e], cycle, w[rows[e]], old, scratch)
+                w[rows[e]] = scratch
+
+
 class AdversaryConfig(Settings):
     """`[[adversary]]`: some nodes do not follow the protocol."""
 
@@ -114,3 +125,8 @@ class Tampering:
         if size:
             row[self.keeps_old()] = np.arange(self.keeps_old().size)
         return Forgery(kind, scale, row, self._key)
+
+
+def as_sent(forgery: Forgery) -> Forgery:
+    """For messages from the mailbox: they were forged when they were sent."""
+    return Forgery(forgery.kind[:0], forgery.scale[:0], forgery.old_row[:0], forgery.key)

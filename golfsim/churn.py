@@ -76,20 +76,24 @@ class OscillatingConfig(ChurnSettings):
         return self
 
 
-class LognormalConfig(ChurnSettings):
+class SessionConfig(ChurnSettings):
+    """Online and offline sessions that take turns."""
+
+    online: float = Field(gt=0, le=1, description="the share of the nodes that is online in the long run")
+
+
+class LognormalConfig(SessionConfig):
     """Online sessions of log-normal length; offline ones too, as long as the share online asks for."""
 
     kind: Literal["lognormal"]
-    online: float = Field(gt=0, le=1, description="the share of the nodes that is online in the long run")
     mu: float = Field(le=50, ge=-50, description="mean of the logarithm of a session's length in cycles")
     sigma: float = Field(ge=0, le=10, description="standard deviation of that logarithm")
 
 
-class WeibullConfig(ChurnSettings):
+class WeibullConfig(SessionConfig):
     """Online sessions of Weibull length; offline ones too, as long as the share online asks for."""
 
     kind: Literal["weibull"]
-    online: float = Field(gt=0, le=1, description="the share of the nodes that is online in the long run")
     shape: float = Field(ge=0.05, le=100, description="below 1: many short sessions and a few very long ones")
     scale: float = Field(gt=0, le=1e12, description="of a session's length, in cycles")
 
@@ -206,7 +210,7 @@ class Oscillating(Churn[OscillatingConfig]):
         self.up[rng.sample(self._key, cycle, pool, abs(surplus))] = surplus < 0
 
 
-S = TypeVar("S", LognormalConfig, WeibullConfig)
+S = TypeVar("S", bound=SessionConfig)
 
 
 class Sessions(Churn[S]):

@@ -378,3 +378,8 @@ _LENGTHS: dict[str, Step] = {
     "l2": lambda x: _divided(x, np.linalg.norm(x, axis=1)),
     "clip-l2": lambda x: _divided(x, np.maximum(np.linalg.norm(x, axis=1), 1)),
 }
+
+
+def to_length(x: NDArray[np.float32], config: DataConfig) -> NDArray[np.float32]:
+    """Records that were changed after scaling, brought to the length that `[data]` asks for again."""
+    return _scaled(x, np.arange(len(x)), [_LENGTHS[name] for name in config.scale if name != "minmax"])

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from golfsim import churn, datasets
+from golfsim import datasets
 from golfsim.log import Log
 from golfsim.observers import Observer, TestSet
-from golfsim.placement import by_node, node_count, place
+from golfsim.placement import FeatureSkewSplit, Placement, place, skewed
 from golfsim.protocol import Protocol
 from golfsim.records import Raw
 from golfsim.scenario import Scenario
@@ -35,17 +35,20 @@ class Simulation:
         self.seed = scenario.seed + run - 1
         self.finished = False
         data = datasets.load(scenario.data, self.seed, scenario.folder) if scenario.data else None
-        nodes = node_count(scenario.nodes, len(data.x) if data else None)
+        placement = place(scenario.nodes, data.y, data.classes, data.columns, self.seed) if data else None
         names = [str(table["name"]) for table in scenario.protocol]
         self.world = World(
-            nodes,
+            placement.counts.size if placement else scenario.nodes.number or 0,
             self.seed,
             threads=threads,
             shuffled=scenario.order == "shuffled",
-            churn=churn.build(scenario.churn, self.seed, nodes),
             transport=Transport(scenario.transport, self.seed, names),
+            churn_configs=scenario.churn,
+            adversaries=scenario.adversary,
+            folder=scenario.folder,
         )
-        self.layers = scenario.stack(self.seed, self._raw(data) if data else None)
+        self.raw = self._raw(data, placement) if data and placement else None
+        self.layers = scenario.stack(self.seed, self.raw)
         self.data_digest = data.digest if data else ""
         test = TestSet(data.test_x, data.test_y, len(data.classes)) if data else None
         self.observer = Observer(scenario.observe, self.seed, scenario.cycles, test)
@@ -54,10 +57,15 @@ class Simulation:
         for layer in self.layers.values():
             layer.setup(self.world)
 
-    def _raw(self, data: datasets.Dataset) -> Raw:
-        rows, counts = place(self.scenario.nodes, len(data.x), self.seed)
-        rows, stop = by_node(rows, counts, self.world.label)
-        return Raw(data.x[rows], data.y[rows], stop, len(data.classes))
+    def _raw(self, data: datasets.Dataset, placement: Placement) -> Raw:
+        config = self.scenario.nodes
+        placement = placement.renumbered(self.world.label)
+        x = data.x[placement.rows]
+        if isinstance(config.split, FeatureSkewSplit):
+            group = np.repeat(placement.group, placement.counts)
+            assert self.scenario.data is not None
+            x = datasets.to_length(skewed(x, config.split, group, self.seed), self.scenario.data)
+        return Raw(x, data.y[placement.rows], placement.counts, len(data.classes), self.seed, config.arrival)
 
     def layer(self, name: str) -> Protocol[Any]:
         """A layer by its name."""
@@ -72,9 +80,11 @@ class Simulation:
         """One cycle: who is online, each layer over all online nodes, then the observers."""
         world = self.world
         world.advance()
-        if world.first.size:
+        if self.raw:
+            self.raw.step(world)
+        if world.fresh.size:
             for layer in self.layers.values():
-                layer.start(world, world.first)
+                layer.start(world, world.fresh)
         for layer in self.layers.values():
             if layer.acts(world.cycle):
                 layer.step(world)
@@ -97,7 +107,8 @@ class Simulation:
 
     def _parts(self) -> dict[str, Any]:
         models = {f"churn.{i}": model for i, model in enumerate(self.world.churn)}
-        return {"world": self.world} | models | {f"layer.{name}": layer for name, layer in self.layers.items()}
+        raw = {"raw": self.raw} if self.raw else {}
+        return {"world": self.world} | models | raw | {f"layer.{name}": layer for name, layer in self.layers.items()}
 
     def state(self) -> dict[str, Any]:
         """Everything that the next cycle depends on, and the rows so far, as arrays by name."""

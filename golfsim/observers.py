@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim import rng
+from golfsim import rng, topology
 from golfsim.learner import Learner, classify
+from golfsim.overlay import Overlay
 from golfsim.parallel import in_threads
 from golfsim.settings import ObserveConfig
 
@@ -50,25 +51,33 @@ class Observer:
         self._config = config
         self._key = rng.key(seed, "observe", "sample")
         self._due = due_cycles(config.every, cycles)
+        self._overlay_due = due_cycles(config.overlay, cycles) if config.overlay else frozenset()
+        self._overlay_key = rng.key(seed, "observe", "overlay")
         self._test = test
 
     def due(self, cycle: int) -> bool:
         """Whether to measure after this cycle."""
-        return cycle in self._due
+        return cycle in self._due or cycle in self._overlay_due
 
     def measure(self, world: World, layers: dict[str, Protocol[Any]]) -> dict[str, Metrics]:
         """All metrics of all layers now, by layer."""
         found: dict[str, Metrics] = {"world": {"online": float(world.order.size)}}
-        nodes = self._sample(world)
         for name, layer in layers.items():
-            metrics: Metrics = dict(world.transport.totals(name))
-            if isinstance(layer, Learner) and self._test is not None:
-                metrics |= self._learning(world, layer, nodes, self._test)
-            found[name] = metrics | layer.observe(world)
+            found[name] = dict(world.transport.totals(name))
+            if world.cycle in self._due:
+                found[name] |= self._of_layer(world, layer)
+            if isinstance(layer, Overlay) and world.cycle in self._overlay_due:
+                found[name] |= topology.measure(layer, world, self._overlay_key, self._config.overlay_nodes)
         return found
 
+    def _of_layer(self, world: World, layer: Protocol[Any]) -> Metrics:
+        nodes = self._sample(world)
+        if isinstance(layer, Learner) and self._test is not None and nodes.size:
+            return self._learning(world, layer, nodes, self._test) | layer.observe(world)
+        return layer.observe(world)
+
     def _sample(self, world: World) -> NDArray[np.int32]:
-        online = np.flatnonzero(world.online).astype(np.int32)
+        online = np.flatnonzero(world.online & world.tampering.honest()).astype(np.int32)
         wanted = self._config.nodes
         return online if isinstance(wanted, str) else rng.sample(self._key, world.cycle, online, wanted)
 

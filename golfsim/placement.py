@@ -87,7 +87,7 @@ class ZipfSizes(Settings):
     def shares(self, u: Floats) -> Floats:
         """Sizes up to a common factor: ranks in the order of u."""
         rank = np.argsort(np.argsort(u, kind="stable"), kind="stable") + 1
-        return 1.0 / rank**self.exponent
+        return np.asarray(1.0 / rank**self.exponent, np.float64)
 
 
 Sizes = Annotated[UniformSizes | LognormalSizes | ZipfSizes, Field(discriminator="kind")]
@@ -103,7 +103,7 @@ class LabelSkewSplit(Settings):
     """Each node has class shares of its own, drawn from a Dirichlet distribution around the data's (Hsu et al. 2019)."""
 
     kind: Literal["label-skew"]
-    alpha: float = Field(gt=0, description="small: nodes see few classes; large: all alike")
+    alpha: float = Field(gt=0, allow_inf_nan=True, description="small: nodes see few classes; large, or inf: all alike")
 
 
 class ClassesPerNodeSplit(Settings):
@@ -299,6 +299,8 @@ class _Placer:
         from scipy.special import gammaincinv
 
         prior = np.bincount(self.y, minlength=len(self.classes)) / self.y.size
+        if np.isinf(alpha):
+            return np.tile(prior, (nodes, 1))
         everyone = np.arange(nodes, dtype=np.int32)
         logs = np.full((nodes, prior.size), -np.inf)
         for c in np.flatnonzero(prior):

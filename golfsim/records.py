@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim import rng
 from golfsim.kernels import kernel
+from golfsim.placement import ArrivalConfig
 from golfsim.protocol import LayerConfig, Protocol
+
+if TYPE_CHECKING:
+    from golfsim.world import World
 
 C = TypeVar("C", bound=LayerConfig)
 
@@ -61,21 +66,65 @@ class Records(Protocol[C]):
 
 
 class Raw(Records[LayerConfig]):
-    """The nodes' own records, unprotected: what learns from this layer is not private."""
+    """The nodes' own records, unprotected: what learns from this layer is not private.
 
-    def __init__(self, x: NDArray[np.float32], label: NDArray[np.int32], stop: NDArray[np.int64], classes: int) -> None:
-        super().__init__("raw", LayerConfig(name="raw", use="raw"), seed=0)
+    With an arrival schedule a node's rows begin as a part of its records and grow; the oldest may be retired.
+    """
+
+    def __init__(
+        self,
+        x: NDArray[np.float32],
+        label: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        classes: int,
+        seed: int = 0,
+        arrival: ArrivalConfig | None = None,
+    ) -> None:
+        super().__init__("raw", LayerConfig(name="raw", use="raw"), seed)
         self._x = x[:, None, :]
         self._label = label
         self._classes = classes
-        self.stop = stop
-        self.first = np.concatenate([[0], stop]).astype(np.int64)[: stop.size]
+        self._arrival = arrival
+        self._counts = counts
+        self._begin = np.cumsum(counts) - counts
+        self._flipped = 0
+        self.first = self._begin.copy()
+        self.stop = self._begin + (0 if arrival else counts)
 
     @classmethod
     def stand_in(cls) -> Raw:
         """A raw layer without records, for checking a scenario before its data is loaded."""
-        nothing: Any = np.zeros
-        return cls(nothing((0, 1), np.float32), nothing(0, np.int32), nothing(0, np.int64), 2)
+        return cls(np.zeros((0, 1), np.float32), np.zeros(0, np.int32), np.zeros(0, np.int64), 2)
+
+    def step(self, world: World) -> None:
+        """Let records arrive and retire, and bad peers turn their labels."""
+        if self._arrival:
+            self._arrive(self._arrival, world.cycle)
+        for start, nodes in world.tampering.flips[self._flipped :]:
+            if start <= world.cycle:
+                self._flip(nodes)
+                self._flipped += 1
+
+    def class_counts(self) -> NDArray[np.int64]:
+        """How many records of each class each node has, those that are still to arrive included."""
+        node = np.repeat(np.arange(self._counts.size), self._counts)
+        counts = np.zeros((self._counts.size, self._classes), np.int64)
+        np.add.at(counts, (node, self._label), 1)
+        return counts
+
+    def _arrive(self, arrival: ArrivalConfig, cycle: int) -> None:
+        nodes = np.arange(self._counts.size, dtype=np.int32)
+        phase = rng.uniform(self.key("arrival"), nodes)
+        have = np.floor(arrival.start * self._counts) + np.floor(arrival.rate * (cycle - 1) + phase)
+        self.stop[:] = self._begin + np.minimum(have.astype(np.int64), self._counts)
+        if arrival.keep is not None:
+            np.maximum(self._begin, self.stop - arrival.keep, out=self.first)
+
+    def _flip(self, nodes: NDArray[np.int32]) -> None:
+        """Each label of these nodes becomes the next class: with two classes, the other one."""
+        for node in nodes:
+            rows = slice(self._begin[node], self._begin[node] + self._counts[node])
+            self._label[rows] = (self._label[rows] + 1) % self._classes
 
     @property
     def rows(self) -> Rows:

@@ -12,22 +12,18 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
+from golfsim.adversary import AdversaryConfig
+from golfsim.churn import ChurnConfig
 from golfsim.condition import Condition
 from golfsim.errors import UserError, nearest
+from golfsim.placement import NodesConfig
 from golfsim.problems import Problem, ScenarioError, explain, tuples
 from golfsim.protocol import Protocol, find
 from golfsim.records import Raw
-from golfsim.settings import (
-    ChurnConfig,
-    DataConfig,
-    NodesConfig,
-    ObserveConfig,
-    Settings,
-    StopConfig,
-    TransportConfig,
-)
+from golfsim.settings import DataConfig, ObserveConfig, Settings, StopConfig
 from golfsim.toml_lines import Path as KeyPath
 from golfsim.toml_lines import key_lines, line_of
+from golfsim.transport import TransportConfig
 
 Changes = Mapping[str, Any] | Iterable[str]
 Layers = dict[str, Protocol[Any]]
@@ -47,7 +43,8 @@ class Scenario(Settings):
     nodes: NodesConfig = Field(NodesConfig(), description="how many nodes, and who holds what")
     protocol: tuple[dict[str, Any], ...] = Field((), description="the stack, lowest layer first")
     churn: tuple[ChurnConfig, ...] = Field((), description="who is online when: one table or several")
-    transport: TransportConfig = Field(TransportConfig(), description="loss and delay of messages")
+    transport: TransportConfig = Field(TransportConfig(), description="loss, delay and partition of messages")
+    adversary: tuple[AdversaryConfig, ...] = Field((), description="nodes that do not follow the protocol")
     observe: ObserveConfig = Field(ObserveConfig(), description="what is measured when")
     stop: StopConfig | None = Field(None, description="a condition that ends a run early")
 
@@ -277,10 +274,8 @@ def _check_data(scenario: Scenario) -> Iterable[Problem]:
 
 
 def _check_transport(scenario: Scenario, layers: Layers) -> Iterable[Problem]:
-    asked = {"loss"} if scenario.transport.loss else set()
-    asked |= {"delay"} if scenario.transport.delay else set()
     for layer in layers.values():
-        for fault in sorted(asked - layer.accepts):
+        for fault in sorted(scenario.transport.faults() - layer.accepts):
             yield Problem(("transport", fault), f"“{layer.name}” ({layer.config.use}) cannot have {fault} of messages")
 
 

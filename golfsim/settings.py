@@ -58,6 +58,12 @@ class ObserveConfig(Settings):
         100, description="how many online nodes are drawn each time to predict the test set"
     )
     metrics: tuple[Literal["auc", "f1"], ...] = Field((), description="measured besides error and accuracy")
+    overlay: Annotated[int, Field(ge=1)] | Literal["log"] | None = Field(
+        None, description="when overlays are measured: degrees, clustering, paths, dead links; default: never"
+    )
+    overlay_nodes: int = Field(
+        100, ge=1, description="how many nodes are drawn each time for the overlay's clustering and path length"
+    )
 
 
 class StopConfig(Settings):

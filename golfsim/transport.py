@@ -34,7 +34,7 @@ def send_all(key, cycle, k, src, dst, online, at_once, loss, side, arrives):
         passes = j >= 0
         sent += passes
         if passes and loss > 0:
-            passes = unit(draw(key, cycle, src[e], 2 * k)) >= loss
+            passes = unit(draw(key, cycle, src[e], 2 * k[e % k.size])) >= loss
         if passes and side.size > 0:
             passes = side[src[e]] == side[j]
         if passes and at_once:
@@ -48,7 +48,7 @@ def send_all(key, cycle, k, src, dst, online, at_once, loss, side, arrives):
 def draw_lags(key, cycle, k, src, shortest, cumulative, lag):
     """How many cycles each message is under way, by the cumulative probabilities of the possible delays."""
     for e in range(src.size):
-        u = unit(draw(key, cycle, src[e], 2 * k + 1))
+        u = unit(draw(key, cycle, src[e], 2 * k[e % k.size] + 1))
         lag[e] = shortest + min(np.searchsorted(cumulative, u), cumulative.size - 1)
 
 
@@ -198,13 +198,14 @@ class Transport(Stateful):
         src: NDArray[np.int32],
         dst: NDArray[np.int32],
         bytes_each: int,
-        k: int = 0,
+        k: int | NDArray[np.int64] = 0,
     ) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
         """Send a message from each src to its dst (−1: none): which arrive, and after how many cycles (None: at once).
 
-        `k` tells apart several messages of one kind that a node sends in one cycle.
+        `k` tells apart several messages of one kind that a node sends in one cycle: one number for all, or one each.
         """
         world, key = self.world, self._key(layer, kind)
+        k = np.atleast_1d(np.asarray(k, np.int64))
         arrives = np.empty(dst.size, np.bool_)
         at_once = self.longest == 0
         sent, passed = send_all(
@@ -372,4 +373,4 @@ class Mailbox(Stateful):
 
 def flat(rows: NDArray[Any]) -> NDArray[Any]:
     """A view with one row of numbers an entry."""
-    return rows.reshape(len(rows), -1)
+    return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))

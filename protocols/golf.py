@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.kernels import kernel
 from golfsim.learner import Learner, classify
 from golfsim.overlay import Overlay
@@ -15,13 +16,15 @@ from golfsim.parallel import as_if_one_by_one
 from golfsim.protocol import Layer, LayerConfig
 from golfsim.records import Records
 from golfsim.transport import Mailbox
-from golfsim.updates import LEARNERS, Rule, update
+from golfsim.updates import LEARNERS, Rule, dot, update
 
 if TYPE_CHECKING:
     from golfsim.world import World
 
 ALGORITHM1, RW, MU, UM = range(4)
 VARIANTS = {"algorithm1": ALGORITHM1, "rw": RW, "mu": MU, "um": UM}
+MEAN, MEDIAN, TRIMMED = range(3)
+MERGES = {"mean": MEAN, "median": MEDIAN, "trimmed-mean": TRIMMED}
 
 
 class Models(NamedTuple):
@@ -33,6 +36,25 @@ class Models(NamedTuple):
     last_age: NDArray[np.int32]
     cache: NDArray[np.float32]  # [nodes, remembered, models, features]
     cached: NDArray[np.int32]  # how many models each node has put there so far
+
+
+class Messages(NamedTuple):
+    """Models on arrival: number e carries w[row[e]] from node sender[e] to node dst[e]."""
+
+    row: NDArray[np.int32]
+    sender: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    w: NDArray[np.float32]
+    age: NDArray[np.int32]
+
+
+class Merging(NamedTuple):
+    """What a node makes of a received model."""
+
+    variant: int
+    by_age: bool
+    merge: int  # the mean, or a robust mean of the cache
+    clip: float  # longest received model; 0: any
 
 
 @kernel
@@ -55,35 +77,78 @@ def average(a, age_a, b, age_b, by_age, out):
 
 
 @kernel
-def receive(events, lo, hi, row, dst, sent_w, sent_age, models, rows, rule, variant, by_age):
-    """Messages lo … hi−1 arrive: number e carries the model sent_w[row[e]] to node dst[e]."""
-    fresh = np.empty(sent_w.shape[1:], np.float32)
-    other = np.empty(sent_w.shape[1:], np.float32)
+def clip_rows(w, longest, out):
+    """Copy a model, its rows shortened to the longest length allowed."""
+    for m in range(w.shape[0]):
+        length = np.sqrt(dot(w[m], w[m]))
+        factor = np.float32(min(1.0, longest / length)) if length > 0 else np.float32(1)
+        for f in range(w.shape[1]):
+            out[m, f] = factor * w[m, f]
+
+
+@kernel
+def robust_mean(cache, filled, merge, sorted_values, out):
+    """The coordinate-wise median of models, or their mean without the smallest and largest quarter."""
+    cut = (filled - 1) // 2 if merge == MEDIAN else filled // 4
+    for m in range(out.shape[0]):
+        for f in range(out.shape[1]):
+            for k in range(filled):
+                value = cache[k, m, f]
+                place = k
+                while place > 0 and sorted_values[place - 1] > value:
+                    sorted_values[place] = sorted_values[place - 1]
+                    place -= 1
+                sorted_values[place] = value
+            total = np.float32(0)
+            for k in range(cut, filled - cut):
+                total += sorted_values[k]
+            out[m, f] = total / np.float32(filled - 2 * cut)
+
+
+@kernel
+def remember(models, j, w):
+    """Put a model into a node's cache, in place of the oldest; returns how many it now has."""
+    size = models.cache.shape[1]
+    models.cache[j, models.cached[j] % size] = w
+    models.cached[j] += 1
+    return min(models.cached[j], size)
+
+
+@kernel
+def receive(events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle):
+    """The messages of events lo … hi−1 arrive."""
+    shape = models.w.shape[1:]
+    incoming, fresh, other = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.float32)
+    sorted_values = np.empty(models.cache.shape[1], np.float32)
     for place in range(lo, hi):
         e = events[place]
-        j = dst[e]
-        w, age = sent_w[row[e]], sent_age[row[e]]
-        if variant == ALGORITHM1:
-            fresh_age = update(w, age, rows, j, rule, fresh)
-            new_age = average(fresh, fresh_age, models.w[j], models.age[j], by_age, models.w[j])
-        elif variant == RW:
-            new_age = update(w, age, rows, j, rule, fresh)
-            models.w[j] = fresh
-        elif variant == MU:
-            other_age = average(w, age, models.last[j], models.last_age[j], by_age, other)
+        j = messages.dst[e]
+        w, age = messages.w[messages.row[e]], messages.age[messages.row[e]]
+        if forgery.kind.size > 0 and forgery.kind[messages.sender[e]] != HONEST:
+            forge(forgery, messages.sender[e], cycle, w, old, incoming)
+            w = incoming
+        if merging.clip > 0:
+            clip_rows(w, merging.clip, incoming)
+            w = incoming
+        if merging.variant == MU:
+            other_age = average(w, age, models.last[j], models.last_age[j], merging.by_age, other)
             new_age = update(other, other_age, rows, j, rule, fresh)
         else:
-            fresh_age = update(w, age, rows, j, rule, fresh)
+            new_age = update(w, age, rows, j, rule, fresh)
+        if merging.variant == UM:
             other_age = update(models.last[j], models.last_age[j], rows, j, rule, other)
-            new_age = average(fresh, fresh_age, other, other_age, by_age, fresh)
-        if variant in (MU, UM):
+            new_age = average(fresh, new_age, other, other_age, merging.by_age, fresh)
+        elif merging.variant == ALGORITHM1 and merging.merge == MEAN:
+            new_age = average(fresh, new_age, models.w[j], models.age[j], merging.by_age, fresh)
+        if merging.variant == MU or merging.variant == UM:  # noqa: PLR1714, SIM109 - compiles to faster code than `in`
             models.last[j] = w
             models.last_age[j] = age
-            models.w[j] = fresh
-        models.age[j] = new_age
+        models.age[j] = max(new_age, models.age[j]) if merging.merge != MEAN else new_age
         if models.cache.shape[1] > 0:
-            models.cache[j, models.cached[j] % models.cache.shape[1]] = models.w[j]
-            models.cached[j] += 1
+            filled = remember(models, j, fresh)
+            if merging.merge != MEAN:
+                robust_mean(models.cache[j], filled, merging.merge, sorted_values, fresh)
+        models.w[j] = fresh
 
 
 class GolfConfig(LayerConfig):
@@ -102,14 +167,26 @@ class GolfConfig(LayerConfig):
     batch: Literal["mini-batch", "one-by-one"] = Field(
         "mini-batch", description="several records of a node make one update together, or one each"
     )
-    cache: int = Field(0, ge=0, description="remember so many of the last models for voted prediction")
+    cache: int = Field(0, ge=0, description="remember so many of the last models, for voted prediction or a robust merge")
+    merge: Literal["mean", "median", "trimmed-mean"] = Field(
+        "mean",
+        description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated models "
+        "in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
+    )
+    clip: float | None = Field(None, gt=0, description="against bad peers: shorten received models to this L2 length")
+
+    @model_validator(mode="after")
+    def _robust(self) -> GolfConfig:
+        if self.merge != "mean" and (self.variant != "algorithm1" or self.cache < 3):
+            raise ValueError(f"merge = \"{self.merge}\" needs variant = \"algorithm1\" and a cache of 3 or more")
+        return self
 
 
 class Golf(Learner[GolfConfig]):
     """Each cycle every node sends its model to a peer, which updates it with its own records and keeps the result."""
 
     Config = GolfConfig
-    accepts = frozenset({"loss", "delay"})
+    accepts = frozenset({"loss", "delay", "partition"})
 
     def setup(self, world: World) -> None:
         """All models zero."""
@@ -124,6 +201,10 @@ class Golf(Learner[GolfConfig]):
         self.cached = np.zeros(world.nodes if config.cache else 0, np.int32)
         if world.transport.longest:
             self.mail = Mailbox(self, world, w=self.w, age=self.age)
+        self.old = np.zeros((world.tampering.keeps_old().size, *shape), np.float32)
+        self._merging = Merging(
+            VARIANTS[config.variant], config.average == "age", MERGES[config.merge], config.clip or 0.0
+        )
         self._rule = Rule(LEARNERS[config.learner][0], config.lam, config.batch == "one-by-one")
         self._peer_key = self.key("peer")
         self._bytes = self.w[0].nbytes + self.age.itemsize
@@ -138,26 +219,35 @@ class Golf(Learner[GolfConfig]):
 
     def step(self, world: World) -> None:
         """Take in what is due, then let everybody send."""
+        forgery = self._forgery(world)
         if world.transport.longest:
             slots, receivers = self.mail.due(world)
-            self._receive(world, slots, receivers, self.mail.w, self.mail.age)
+            senders = self.mail.src[slots]
+            self._receive(world, Messages(slots, senders, receivers, self.mail.w, self.mail.age), as_sent(forgery))
         peer = self.config.peers.choose(world, world.order, self._peer_key)
         arrives, lag = world.transport.send(self, "model", world.order, peer, self._bytes)
         if lag is not None:
-            self.mail.put(world, lag, world.order, peer, arrives, w=self.w, age=self.age)
+            slots = self.mail.put(world, lag, world.order, peer, arrives, w=self.w, age=self.age)
+            forge_rows(forgery, self.mail.src[slots], world.cycle, slots, self.mail.w, self.old)
         else:
-            self._receive(world, world.order[arrives], peer[arrives], self.w, self.age, live=True)
+            senders = world.order[arrives]
+            self._receive(world, Messages(senders, senders, peer[arrives], self.w, self.age), forgery, live=True)
 
-    def _receive(
-        self, world: World, row: NDArray[np.int32], dst: NDArray[np.int32], w: Any, age: Any, live: bool = False
-    ) -> None:
+    def _forgery(self, world: World) -> Forgery:
+        begins = world.tampering.begins_old(world.cycle)
+        self.old[begins] = self.w[world.tampering.keeps_old()[begins]]
+        return world.tampering.forgery(world.cycle)
+
+    def _receive(self, world: World, messages: Messages, forgery: Forgery, live: bool = False) -> None:
         models = Models(self.w, self.age, self.last, self.last_age, self.cache, self.cached)
-        rows, variant, by_age = self.config.records.rows, VARIANTS[self.config.variant], self.config.average == "age"
+        rows = self.config.records.rows
 
         def run(events: NDArray[np.int64], lo: int, hi: int) -> None:
-            receive(events, lo, hi, row, dst, w, age, models, rows, self._rule, variant, by_age)
+            receive(
+                events, lo, hi, messages, models, rows, self._rule, self._merging, forgery, self.old, world.cycle
+            )
 
-        as_if_one_by_one(world.threads, run, world.nodes, row if live else None, dst)
+        as_if_one_by_one(world.threads, run, world.nodes, messages.row if live else None, messages.dst)
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """One matrix product for all nodes and models."""

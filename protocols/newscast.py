@@ -12,6 +12,7 @@ from golfsim.kernels import kernel
 from golfsim.overlay import Overlay, choose_from_pool
 from golfsim.protocol import LayerConfig
 from golfsim.rng import below, draw
+from golfsim.transport import Mailbox
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -56,22 +57,21 @@ def live_peer(view, index, size, online, oracle):
 
 
 @kernel
-def merge(a, b, i, j, i_wins_tie, tail):
-    """The freshest descriptors of two views without i, j and repetitions, from tail[1] on; returns where it ends.
+def merge(a, b, i, j, a_wins_tie, n, out):
+    """The freshest descriptors of two views without i, j and repetitions, from out[n] on; returns where they end.
 
     Only time stamps are compared; equal ones are taken from the two views in turn.
     """
-    size = tail.size
-    n, p, q = 1, 0, 0
-    while n < size:
-        from_a = a[p] if p < size else np.int64(NONE)
-        from_b = b[q] if q < size else np.int64(NONE)
+    p = q = 0
+    while n < out.size:
+        from_a = a[p] if p < a.size else np.int64(NONE)
+        from_b = b[q] if q < b.size else np.int64(NONE)
         stamp_a, stamp_b = from_a >> STAMP, from_b >> STAMP
         if stamp_a == stamp_b:
             if from_a < 0:
                 break
-            take_a = i_wins_tie
-            i_wins_tie = not i_wins_tie
+            take_a = a_wins_tie
+            a_wins_tie = not a_wins_tie
         else:
             take_a = stamp_a > stamp_b
         word = from_a if take_a else from_b
@@ -79,9 +79,9 @@ def merge(a, b, i, j, i_wins_tie, tail):
         q += not take_a
         peer = word & PEER
         keep = peer != i and peer != j
-        for k in range(1, n):
-            keep &= (tail[k] & PEER) != peer
-        tail[n] = word
+        for k in range(n):
+            keep &= (out[k] & PEER) != peer
+        out[n] = word
         n += keep
     return n
 
@@ -95,9 +95,9 @@ def adopt(view, stamp, partner, tail, n):
 
 
 @kernel
-def exchange(views, order, online, now, key, oracle, request_lost, answer_lost):
-    """Each node in turn exchanges views with a random peer of its view: (requests, delivered, answers, delivered)."""
-    tail = np.empty(views.shape[1], np.int64)
+def exchange(views, order, online, side, now, key, oracle, request_lost, answer_lost):
+    """Each node in turn exchanges views with a random peer of its view: how many requests, delivered, answered."""
+    tail = np.full(views.shape[1], NONE, np.int64)
     requests = arrived = answered = 0
     for e in range(order.size):
         i = order[e]
@@ -108,15 +108,54 @@ def exchange(views, order, online, now, key, oracle, request_lost, answer_lost):
         if j < 0:
             continue
         requests += 1
-        if request_lost[e] or not online[j]:
+        if request_lost[e] or not online[j] or (side.size > 0 and side[i] != side[j]):
             continue
         arrived += 1
-        n = merge(views[i], views[j], i, j, draw(key, now, i, 1) & 1 == 1, tail)
+        n = merge(views[i], views[j], i, j, draw(key, now, i, 1) & 1 == 1, 1, tail)
         adopt(views[j], now, i, tail, n)
         if not answer_lost[e]:
             adopt(views[i], now, j, tail, n)
             answered += 1
     return requests, arrived, answered
+
+
+@kernel
+def take_in(views, slots, receiver, carried, answers, now, key, reply):
+    """Delayed messages arrive in turn: each receiver merges what is carried into its view.
+
+    A request is answered with the view as it was before; the answer is written into `reply`.
+    """
+    merged = np.empty(views.shape[1], np.int64)
+    for e in range(slots.size):
+        r = receiver[e]
+        if not answers[slots[e]]:
+            reply[e, 0] = descriptor(now, r)
+            reply[e, 1:] = views[r]
+        merged[:] = NONE
+        merge(carried[slots[e]], views[r], r, r, draw(key, now, e, 1) & 1 == 1, 0, merged)
+        views[r] = merged
+
+
+@kernel
+def introduce(views, nodes, contacts, stamp):
+    """Put a descriptor of a contact in front of each node's view, if it is not there already."""
+    for e in range(nodes.size):
+        view = views[nodes[e]]
+        there = contacts[e] < 0 or contacts[e] == nodes[e]
+        for k in range(view.size):
+            there |= view[k] >= 0 and (view[k] & PEER) == contacts[e]
+        if not there:
+            view[1:] = view[:-1].copy()
+            view[0] = descriptor(stamp, contacts[e])
+
+
+@kernel
+def lonely(views, nodes, online, out):
+    """Which nodes have nobody online in their view."""
+    for e in range(nodes.size):
+        out[e] = True
+        for word in views[nodes[e]]:
+            out[e] &= word < 0 or not online[word & PEER]
 
 
 @kernel
@@ -163,17 +202,23 @@ class NewscastConfig(LayerConfig):
 class Newscast(Overlay[NewscastConfig]):
     """A view of (peer, time stamp) descriptors; each cycle every node merges views with a random peer of its own.
 
-    As in PeerSim's SimpleNewscast: both keep the freshest descriptors, and a fresh one of each other.
+    As in PeerSim's SimpleNewscast: both keep the freshest descriptors, and a fresh one of each other. When messages
+    take time, a request carries the sender's view and a fresh descriptor of the sender, as they were when sent; so does
+    the answer.
     """
 
     Config = NewscastConfig
-    accepts = frozenset({"loss"})
+    accepts = frozenset({"loss", "delay", "partition"})
 
     def setup(self, world: World) -> None:
         """All views empty."""
         self.views = np.full((world.nodes, self.config.view), NONE, np.int64)
         self._oracle = self.config.liveness == "oracle"
         self._exchange_key, self._start_key = self.key("exchange"), self.key("start")
+        self._bytes = 8 * self.config.view
+        if world.transport.longest:
+            carried = np.empty((0, self.config.view + 1), np.int64)
+            self.mail = Mailbox(self, world, each=2, carried=carried, answer=np.empty(0, np.bool_))
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """The first nodes get random views; whoever comes later knows one live contact."""
@@ -184,21 +229,58 @@ class Newscast(Overlay[NewscastConfig]):
             random_views(self.views, nodes, np.flatnonzero(world.online).astype(np.int32), self._start_key, world.cycle)
             return
         self.views[nodes] = NONE
-        contact = np.empty(nodes.size, np.int32)
-        choose_from_pool(nodes, settled, world.cycle, self._start_key, 0, contact)
-        self.views[nodes, 0] = (np.int64(world.cycle - 1) << STAMP) | contact
+        self._give_contacts(world, nodes, settled)
+
+    def _give_contacts(self, world: World, nodes: NDArray[np.int32], pool: NDArray[np.int32]) -> None:
+        contacts = np.empty(nodes.size, np.int32)
+        choose_from_pool(nodes, pool, world.cycle, self._start_key, 0, contacts)
+        introduce(self.views, nodes, contacts, world.cycle - 1)
 
     def step(self, world: World) -> None:
-        """Everybody exchanges once."""
+        """Whoever came back to a view of nodes that are all gone gets a live contact; then everybody exchanges once."""
+        if world.came.size:
+            alone = np.empty(world.came.size, np.bool_)
+            lonely(self.views, world.came, world.online, alone)
+            pool = np.flatnonzero(world.online).astype(np.int32)
+            self._give_contacts(world, world.came[alone], pool)
+        pairs = world.transport.introductions()
+        introduce(self.views, pairs[:, 0], pairs[:, 1], world.cycle - 1)
+        if world.transport.longest:
+            self._exchange_by_mail(world)
+        else:
+            self._exchange(world)
+
+    def _exchange(self, world: World) -> None:
         transport = world.transport
         requests, arrived, answered = exchange(
-            self.views, world.order, world.online, world.cycle, self._exchange_key, self._oracle,
+            self.views, world.order, world.online, transport.side(), world.cycle, self._exchange_key, self._oracle,
             transport.lost_on_the_way(self, "request", world.order),
             transport.lost_on_the_way(self, "answer", world.order),
         )  # fmt: skip
         sent, delivered = requests + arrived, arrived + answered
-        size = 8 * self.config.view
-        transport.count(self, sent=sent, delivered=delivered, lost=sent - delivered, size=size)
+        transport.count(self, sent=sent, delivered=delivered, lost=sent - delivered, size=self._bytes)
+
+    def _exchange_by_mail(self, world: World) -> None:
+        slots, receiver = self.mail.due(world)
+        reply = np.full((slots.size, self.config.view + 1), NONE, np.int64)
+        take_in(
+            self.views, slots, receiver, self.mail.carried, self.mail.answer, world.cycle, self._exchange_key, reply
+        )
+        asked = ~self.mail.answer[slots]
+        src, dst = receiver[asked], self.mail.src[slots[asked]]
+        self._post(world, "answer", src, dst, reply[asked])
+        peer = self.choose(world, world.order, self._exchange_key)
+        fresh = (np.int64(world.cycle) << STAMP) | world.order.astype(np.int64)
+        self._post(world, "request", world.order, peer, np.column_stack([fresh, self.views[world.order]]))
+
+    def _post(
+        self, world: World, kind: str, src: NDArray[np.int32], dst: NDArray[np.int32], carried: NDArray[np.int64]
+    ) -> None:
+        row = np.arange(src.size, dtype=np.int32)
+        arrives, lag = world.transport.send(self, kind, src, dst, self._bytes, k=row.astype(np.int64))
+        assert lag is not None
+        answer = np.full(src.size, kind == "answer")
+        self.mail.put(world, lag, src, dst, arrives, row=row, carried=carried, answer=answer)
 
     def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
         """A random peer of each node's view."""

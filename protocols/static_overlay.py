@@ -86,7 +86,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
     """A graph that does not change. Node numbers of a file or a generator are the user's (`world.label`)."""
 
     Config = StaticOverlayConfig
-    accepts = frozenset({"loss", "delay"})
+    accepts = frozenset({"loss", "delay", "partition"})
 
     def setup(self, world: World) -> None:
         """Make the graph in the world's numbering."""

@@ -18,7 +18,7 @@ class Uniform(Overlay[LayerConfig]):
     """Every online node can be reached from every other; nothing is stored and nothing sent."""
 
     Config = LayerConfig
-    accepts = frozenset({"loss", "delay"})
+    accepts = frozenset({"loss", "delay", "partition"})
 
     def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
         """A random online node other than the one that asks."""

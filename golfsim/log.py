@@ -104,7 +104,8 @@ def processor() -> str:
 def load(*paths: str | Path) -> pd.DataFrame:
     """All rows of all runs found at or below the paths, as one tidy DataFrame.
 
-    Its columns are run, seed, cycle, layer, metric and value, and `path`: the run's folder below the given path.
+    Its columns are run, seed, cycle, layer, metric and value; `path`, the run's folder below the given path; and a column
+    for each key that a sweep varies.
     """
     import pandas as pd
     import pyarrow.parquet as pq
@@ -117,16 +118,28 @@ def load(*paths: str | Path) -> pd.DataFrame:
         for file in files:
             frame = pq.read_table(file).to_pandas()
             name = str(file.parent.relative_to(path)) if path.is_dir() else ""
-            frames.append(frame.assign(path=pd.Categorical([name] * len(frame))))
+            values = {key: pd.Categorical([value] * len(frame)) for key, value in _point(file.parent).items()}
+            frames.append(frame.assign(path=pd.Categorical([name] * len(frame)), **values))
     return _joined(frames)
+
+
+def _point(folder: Path) -> dict[str, Any]:
+    """What tells this run's point of a sweep from the others."""
+    try:
+        about = json.loads((folder / ABOUT).read_text())
+    except (OSError, ValueError):
+        return {}
+    return {key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in about.get("point", {}).items()}
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
     from pandas.api.types import union_categoricals
 
+    extra = list(dict.fromkeys(name for frame in frames for name in frame if name not in (*COLUMNS, "path")))
     columns = {}
-    for name in ("layer", "metric", "path"):
-        columns[name] = union_categoricals([frame[name] for frame in frames])
-    joined = pd.concat([frame.drop(columns=list(columns)) for frame in frames], ignore_index=True)
-    return joined.assign(**columns)[[*COLUMNS, "path"]]
+    for name in ("layer", "metric", "path", *extra):
+        parts = [frame[name] if name in frame else pd.Categorical([None] * len(frame)) for frame in frames]
+        columns[name] = union_categoricals([part.astype("category") for part in map(pd.Series, parts)])
+    joined = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
+    return joined.assign(**columns)[[*COLUMNS, "path", *extra]]

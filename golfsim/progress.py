@@ -16,7 +16,7 @@ REFRESHES_A_SECOND = 10
 class Progress:
     """Is told about each cycle of each run."""
 
-    def begin(self, simulation: Simulation) -> None:
+    def begin(self, simulation: Simulation, point: str = "") -> None:
         """A run begins."""
 
     def cycle(self, simulation: Simulation) -> None:
@@ -41,8 +41,9 @@ def last_error(simulation: Simulation) -> str:
 class Lines(Progress):
     """A line every few seconds."""
 
-    def begin(self, simulation: Simulation) -> None:
+    def begin(self, simulation: Simulation, point: str = "") -> None:
         """Note the time."""
+        self._point = point
         self._begun = self._told = time.monotonic()
 
     def cycle(self, simulation: Simulation) -> None:
@@ -60,7 +61,7 @@ class Lines(Progress):
         rate = cycle / max(self._told - self._begun, 1e-9)
         left = (scenario.cycles - cycle) / rate if rate and not simulation.finished else 0.0
         words = [
-            f"run {simulation.run}/{scenario.runs}", f"cycle {cycle}/{scenario.cycles}", f"{rate:.0f} cycles/s",
+            self._point, f"run {simulation.run}/{scenario.runs}", f"cycle {cycle}/{scenario.cycles}", f"{rate:.0f} cycles/s",
             f"{left:.0f} s left", last_error(simulation),
         ]  # fmt: skip
         print("  ".join(word for word in words if word), file=sys.stderr, flush=True)
@@ -69,7 +70,7 @@ class Lines(Progress):
 class Bar(Progress):
     """A live bar with cycle, rate, time left and the last error."""
 
-    def begin(self, simulation: Simulation) -> None:
+    def begin(self, simulation: Simulation, point: str = "") -> None:
         """Show an empty bar."""
         from rich import progress
         from rich.console import Console
@@ -87,7 +88,7 @@ class Bar(Progress):
         )
         self._bar.start()
         self._begun = self._shown = time.monotonic()
-        fields: dict[str, Any] = {"run": f"{simulation.run}/{scenario.runs}", "rate": "", "error": ""}
+        fields: dict[str, Any] = {"run": f"{simulation.run}/{scenario.runs} {point}".strip(), "rate": "", "error": ""}
         self._task = self._bar.add_task("", total=scenario.cycles, **fields)
 
     def cycle(self, simulation: Simulation) -> None:

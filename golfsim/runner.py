@@ -17,6 +17,7 @@ from golfsim.errors import UserError
 from golfsim.log import about_this_machine
 from golfsim.progress import Progress, Silent
 from golfsim.scenario import Scenario
+from golfsim.sweep import Point, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,41 +64,56 @@ def run(scenario: Scenario, out: str | Path | None = None, *, threads: int = 1) 
 def simulations(
     scenario: Scenario, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
 ) -> Iterator[Simulation]:
-    """Run one seed after the other; each comes back when its log is written."""
-    for number in range(1, scenario.runs + 1):
-        if interrupt.asked:
-            return
-        begun = time.perf_counter()
-        try:
-            simulation = Simulation(scenario, number, threads)
-        except UserError as error:
-            raise scenario.located(error) from None
-        ready = time.perf_counter()
-        progress.begin(simulation)
-        try:
-            for _ in simulation:
-                progress.cycle(simulation)
-                if interrupt.asked:
-                    break
-        finally:
-            progress.end(simulation)
-            times = {"setup_s": ready - begun, "cycles_s": time.perf_counter() - ready}
-            if out is not None and simulation.world.cycle:
-                write(simulation, run_folder(out, scenario, number), threads, times)
-        yield simulation
+    """Run one point and one seed after the other; each comes back when its log is written."""
+    try:
+        found = points(scenario)
+    except UserError as error:
+        raise scenario.located(error) from None
+    for point in found:
+        for number in range(1, point.scenario.runs + 1):
+            if interrupt.asked:
+                return
+            yield one(point, number, out, threads, progress, interrupt)
 
 
-def run_folder(out: str | Path, scenario: Scenario, number: int) -> Path:
+def one(
+    point: Point, number: int, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
+) -> Simulation:
+    """Run one seed of one point, and write its log."""
+    begun = time.perf_counter()
+    try:
+        simulation = Simulation(point.scenario, number, threads)
+    except UserError as error:
+        raise point.scenario.located(error) from None
+    ready = time.perf_counter()
+    progress.begin(simulation, ", ".join(str(value) for value in point.values.values()))
+    try:
+        for _ in simulation:
+            progress.cycle(simulation)
+            if interrupt.asked:
+                break
+    finally:
+        progress.end(simulation)
+        times = {"setup_s": ready - begun, "cycles_s": time.perf_counter() - ready}
+        if out is not None and simulation.world.cycle:
+            write(simulation, run_folder(out, point, number), point.values, threads, times)
+    return simulation
+
+
+def run_folder(out: str | Path, point: Point, number: int) -> Path:
     """The folder of one run."""
-    return Path(out) / f"run-{number:0{len(str(scenario.runs))}}"
+    return Path(out) / point.folder / f"run-{number:0{len(str(point.scenario.runs))}}"
 
 
-def write(simulation: Simulation, folder: Path, threads: int, times: dict[str, float]) -> None:
+def write(
+    simulation: Simulation, folder: Path, values: dict[str, Any], threads: int, times: dict[str, float]
+) -> None:
     """Write log, scenario and `run.json`."""
     scenario, cycle = simulation.scenario, simulation.world.cycle
     ended_early = "stopped" if simulation.finished else "interrupted"
     about: dict[str, Any] = {
         "name": scenario.name,
+        "point": values,
         "status": "finished" if cycle >= scenario.cycles else ended_early,
         "run": simulation.run,
         "seed": simulation.seed,

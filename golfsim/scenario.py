@@ -47,6 +47,12 @@ class Scenario(Settings):
     adversary: tuple[AdversaryConfig, ...] = Field((), description="nodes that do not follow the protocol")
     observe: ObserveConfig = Field(ObserveConfig(), description="what is measured when")
     stop: StopConfig | None = Field(None, description="a condition that ends a run early")
+    sweep: dict[str, Any] = Field(
+        {}, description="lists of values by path, every combination a point; lists in a `zip` group vary together"
+    )
+    case: tuple[dict[str, Any], ...] = Field(
+        (), description="named variants: a `label` for plots, and values by path that differ from the rest of the file"
+    )
 
     _source: _Source = PrivateAttr()
 
@@ -67,13 +73,13 @@ class Scenario(Settings):
         """Check a scenario given as nested dictionaries, as `tomllib` would read it."""
         return cls._checked(_Source("scenario", Path(folder), copy.deepcopy(dict(tree)), {}), ())
 
-    def change(self, changes: Changes) -> Scenario:
-        """A copy with other values at some paths, checked anew."""
-        return self._checked(self._source, changes)
+    def change(self, changes: Changes, where: str | None = None) -> Scenario:
+        """A copy with other values at some paths, checked anew; `where` names the place of the changes in errors."""
+        return self._checked(self._source, changes, where)
 
     @classmethod
-    def _checked(cls, source: _Source, changes: Changes) -> Scenario:
-        source = source.changed(changes)
+    def _checked(cls, source: _Source, changes: Changes, where: str | None = None) -> Scenario:
+        source = source.changed(changes, where)
         try:
             scenario = cls.model_validate(source.as_checked())
         except ValidationError as error:
@@ -119,7 +125,7 @@ class Scenario(Settings):
         """The scenario as TOML with every default spelt out."""
         import tomlkit
 
-        tree = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"protocol"})
+        tree = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"protocol", "sweep", "case"})
         layers = self.stack(self.seed, Raw.stand_in() if self.data else None).values()
         tree["protocol"] = [layer.config.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
         return tomlkit.dumps({key: value for key, value in tree.items() if value != []})
@@ -135,13 +141,13 @@ class _Source:
     lines: dict[KeyPath, int]
     origin: dict[KeyPath, str] = field(default_factory=dict)
 
-    def changed(self, changes: Changes) -> _Source:
+    def changed(self, changes: Changes, where: str | None) -> _Source:
         pairs = changes.items() if isinstance(changes, Mapping) else [_assignment(text) for text in changes]
         new = _Source(self.file, self.folder, copy.deepcopy(self.tree), self.lines, dict(self.origin))
         for key, value in pairs:
             path = new.resolve(key)
             _set(new.tree, path, value, key)
-            new.origin[path] = f"--set {key}={value}"
+            new.origin[path] = where or f"--set {key}={value}"
         return new
 
     def as_checked(self) -> dict[str, Any]:
@@ -159,6 +165,8 @@ class _Source:
         """A path as a user writes it, its first word a layer's name or a top-level key, as a path into the tree."""
         first, *rest = key.split(".")
         start: KeyPath = (first,)
+        if first == "sweep":
+            return (first, ".".join(rest))
         for index, table in enumerate(self.layer_tables()):
             if table.get("name") == first:
                 start = ("protocol", index)

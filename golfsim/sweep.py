@@ -1,0 +1,73 @@
+"""One scenario file → many runs: the points of a sweep, each a scenario of its own."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from golfsim.errors import UserError
+from golfsim.scenario import Scenario
+
+Changes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of a sweep's values; `values` tells it from the others, by key (and `case` for its label)."""
+
+    values: Changes
+    scenario: Scenario
+
+    @property
+    def folder(self) -> str:
+        """A name for its folder: readable, and safe on every file system."""
+        words = [str(v) if k == "case" else f"{k}={v}" for k, v in self.values.items()]
+        return re.sub(r"[^\w.=,+-]+", "_", ",".join(words))[:150]
+
+
+def points(scenario: Scenario) -> list[Point]:
+    """All combinations: each case with each value of each key; the keys of a zip group vary together."""
+    plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
+    found = []
+    for combination in itertools.product(_cases(scenario), *_axes(scenario)):
+        values = {key: value for part in combination for key, value in part[0].items()}
+        changes = {key: value for part in combination for key, value in part[1].items()}
+        where = f"{scenario.file}, at " + ", ".join(f"{k} = {v}" for k, v in values.items())
+        found.append(Point(values, plain.change(changes, where=where) if changes else plain))
+    names = [point.folder for point in found]
+    if len(set(names)) < len(names):
+        raise UserError("two points of the sweep are the same", key="sweep", hint="each value may stand there once")
+    return found
+
+
+def _cases(scenario: Scenario) -> list[tuple[Changes, Changes]]:
+    """(what tells the point apart, what it changes) for each case."""
+    if not scenario.case:
+        return [({}, {})]
+    found = []
+    for number, table in enumerate(scenario.case):
+        changes = dict(table)
+        label = changes.pop("label", None)
+        if not isinstance(label, str) or not label:
+            raise UserError("missing: a case needs a label for plots", key=f"case.{number}.label")
+        found.append(({"case": label}, changes))
+    return found
+
+
+def _axes(scenario: Scenario) -> list[list[tuple[Changes, Changes]]]:
+    axes = []
+    for key, values in scenario.sweep.items():
+        groups = values if key == "zip" and isinstance(values, tuple) else ({key: values},)
+        for group in groups:
+            axes.append([(point, point) for point in _zipped(group, key)])
+    return axes
+
+
+def _zipped(group: Any, key: str) -> list[Changes]:
+    if not isinstance(group, dict) or not all(isinstance(v, tuple) and v for v in group.values()):
+        raise UserError("expected a list of values", key=f"sweep.{key}", hint='e.g. "published.epsilon" = [1, 5, 10]')
+    if len({len(values) for values in group.values()}) != 1:
+        raise UserError("the lists of a zip group have different lengths", key=f"sweep.{key}")
+    return [dict(zip(group, values, strict=True)) for values in zip(*group.values(), strict=True)]

@@ -137,16 +137,18 @@ def take_in(views, slots, receiver, carried, answers, now, key, reply):
 
 
 @kernel
-def introduce(views, nodes, contacts, stamp):
-    """Put a descriptor of a contact in front of each node's view, if it is not there already."""
+def meet(views, nodes, contacts, now, key):
+    """Each node exchanges views with the contact it was given, if any; returns how many did."""
+    tail = np.full(views.shape[1], NONE, np.int64)
+    met = 0
     for e in range(nodes.size):
-        view = views[nodes[e]]
-        there = contacts[e] < 0 or contacts[e] == nodes[e]
-        for k in range(view.size):
-            there |= view[k] >= 0 and (view[k] & PEER) == contacts[e]
-        if not there:
-            view[1:] = view[:-1].copy()
-            view[0] = descriptor(stamp, contacts[e])
+        i, j = nodes[e], contacts[e]
+        if j >= 0:
+            n = merge(views[i], views[j], i, j, draw(key, now, i, 2) & 1 == 1, 1, tail)
+            adopt(views[i], now, j, tail, n)
+            adopt(views[j], now, i, tail, n)
+            met += 1
+    return met
 
 
 @kernel
@@ -228,27 +230,29 @@ class Newscast(Overlay[NewscastConfig]):
         if settled.size == 0:
             random_views(self.views, nodes, np.flatnonzero(world.online).astype(np.int32), self._start_key, world.cycle)
             return
-        self.views[nodes] = NONE
-        self._give_contacts(world, nodes, settled)
-
-    def _give_contacts(self, world: World, nodes: NDArray[np.int32], pool: NDArray[np.int32]) -> None:
         contacts = np.empty(nodes.size, np.int32)
-        choose_from_pool(nodes, pool, world.cycle, self._start_key, 0, contacts)
-        introduce(self.views, nodes, contacts, world.cycle - 1)
+        choose_from_pool(nodes, settled, world.cycle, self._start_key, 0, contacts)
+        self.views[nodes] = NONE
+        self.views[nodes, 0] = (np.int64(world.cycle - 1) << STAMP) | contacts
 
     def step(self, world: World) -> None:
-        """Whoever came back to a view of nodes that are all gone gets a live contact; then everybody exchanges once."""
-        if world.came.size:
-            alone = np.empty(world.came.size, np.bool_)
-            lonely(self.views, world.came, world.online, alone)
-            pool = np.flatnonzero(world.online).astype(np.int32)
-            self._give_contacts(world, world.came[alone], pool)
-        pairs = world.transport.introductions()
-        introduce(self.views, pairs[:, 0], pairs[:, 1], world.cycle - 1)
+        """Whoever came back to nobody it knows meets a live contact, as after a cut; then everybody exchanges once."""
+        pairs = np.vstack([self._contacts_of_lonely(world), world.transport.introductions()])
+        met = meet(self.views, pairs[:, 0], pairs[:, 1], world.cycle, self._exchange_key)
+        world.transport.count(self, sent=2 * met, delivered=2 * met, lost=0, size=self._bytes)
         if world.transport.longest:
             self._exchange_by_mail(world)
         else:
             self._exchange(world)
+
+    def _contacts_of_lonely(self, world: World) -> NDArray[np.int32]:
+        """Pairs of a node that came back to nobody it knows, and a random node that is online."""
+        alone = np.empty(world.came.size, np.bool_)
+        lonely(self.views, world.came, world.online, alone)
+        nodes = world.came[alone]
+        contacts = np.empty(nodes.size, np.int32)
+        choose_from_pool(nodes, np.flatnonzero(world.online), world.cycle, self._start_key, 1, contacts)
+        return np.column_stack([nodes, contacts])
 
     def _exchange(self, world: World) -> None:
         transport = world.transport

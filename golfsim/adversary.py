@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim import rng
-from golfsim.kernels import kernel
+from golfsim.kernels import kernel, leaf
 from golfsim.rng import draw, unit
 from golfsim.settings import Settings, Share
 
@@ -26,34 +26,36 @@ class Forgery(NamedTuple):
     key: np.uint64
 
 
-@kernel
-def forge(forgery, sender, cycle, w, old, out):
-    """Write into `out` what a sender sends in place of its model `w`."""
+@leaf
+def forge(forgery, sender, cycle, w, start, old, out):
+    """Write into `out` what a sender sends in place of its model, the rows of w from `start` on."""
     kind = forgery.kind[sender]
-    for m in range(w.shape[0]):
-        for f in range(w.shape[1]):
+    kept = np.int64(forgery.old_row[sender]) * out.shape[0]
+    for m in range(out.shape[0]):
+        for f in range(out.shape[1]):
             if kind == NEGATIVE:
-                out[m, f] = -w[m, f]
+                out[m, f] = -w[start + m, f]
             elif kind == NOISE:
-                k = 2 * (m * w.shape[1] + f)
+                k = 2 * (m * out.shape[1] + f)
                 radius = np.sqrt(-2 * np.log(unit(draw(forgery.key, cycle, sender, k))))
                 angle = 2 * np.pi * unit(draw(forgery.key, cycle, sender, k + 1))
                 out[m, f] = forgery.scale[sender] * np.float32(radius * np.cos(angle))
             elif kind == OLD:
-                out[m, f] = old[forgery.old_row[sender], m, f]
+                out[m, f] = old[kept + m, f]
             else:
-                out[m, f] = w[m, f]
+                out[m, f] = w[start + m, f]
 
 
 @kernel
-def forge_rows(forgery, senders, cycle, rows, w, old):
-    """Replace what liars have just put into the mailbox rows of their messages."""
-    scratch = np.empty(w.shape[1:], np.float32)
+def forge_rows(forgery, senders, cycle, slots, w, old, models):
+    """Replace what liars have just put into the mailbox slots of their messages."""
+    scratch = np.empty((models, w.shape[1]), np.float32)
     if forgery.kind.size > 0:
         for e in range(senders.size):
             if forgery.kind[senders[e]] != HONEST:
-                forge(forgery, senders[e], cycle, w[rows[e]], old, scratch)
-                w[rows[e]] = scratch
+                start = np.int64(slots[e]) * models
+                forge(forgery, senders[e], cycle, w, start, old, scratch)
+                w[start : start + models] = scratch
 
 
 class AdversaryConfig(Settings):

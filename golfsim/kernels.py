@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 PACKAGE = Path(__file__).parent
 ROOTS = (PACKAGE, PACKAGE.parent / "protocols")
@@ -24,8 +27,21 @@ FASTMATH = {"reassoc", "nsz", "contract"}
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a module-level function over arrays and scalars: no GIL, cached on disk, division as in numpy."""
+    return _compiled(function)
+
+
+def leaf(function: Callable[..., Any]) -> Any:
+    """Compile a kernel that allocates nothing and makes no slices, for use inside other kernels.
+
+    It does without reference counts: their atomic operations keep the memory accesses of successive events from
+    overlapping, which costs more than the arithmetic.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     folder = cache_folder(Path(function.__code__.co_filename))
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH} | more
     if folder is None:
         return numba.njit(**options)(function)
     before = numba.config.CACHE_DIR
@@ -82,3 +98,47 @@ def _forget_unused(folder: Path) -> None:
     for old in folder.iterdir():
         if time.time() - old.stat().st_mtime > UNUSED_DAYS * 86400:
             shutil.rmtree(old, ignore_errors=True)
+
+
+LINE = 64  # bytes of a cache line
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
+    """Ask the processor to bring array[row, column] into its cache."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        view = context.make_array(kind)(context, builder, arguments[0])
+        place = [context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:], strict=True)]
+        pointer = cgutils.get_item_pointer(context, builder, kind, view, place[: kind.ndim], wraparound=False)
+        whole = ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [pointer.type, whole, whole, whole])
+        call = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+        builder.call(call, [pointer, whole(0), whole(3), whole(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, row, column), codegen
+
+
+if numba.config.DISABLE_JIT:
+
+    def prefetch(array: Any, row: int) -> None:
+        """Nothing: there is no cache to speak of."""
+
+    prefetch_item = prefetch
+
+else:
+
+    @leaf
+    def prefetch(array, row):
+        """Ask the processor to bring a row into its cache; it changes no value."""
+        step = LINE // array.itemsize
+        for column in range(0, array.shape[1], step):
+            _prefetch(array, row, column)
+        _prefetch(array, row, array.shape[1] - 1)
+
+    @leaf
+    def prefetch_item(array, item):
+        """The same for an item of a one-dimensional array."""
+        _prefetch(array, item, 0)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import rng
-from golfsim.kernels import kernel
+from golfsim.kernels import leaf
 from golfsim.placement import ArrivalConfig
 from golfsim.protocol import LayerConfig, Protocol
 
@@ -21,18 +21,18 @@ C = TypeVar("C", bound=LayerConfig)
 class Rows(NamedTuple):
     """What a kernel needs of a records layer; node i has rows first[i] … stop[i]−1.
 
-    With one slice a record (`x[r, 0]`) the label gives the sign for each model; with a slice for each model the sign
-    is already in it (`folded`).
+    With one slice a record the label gives the sign for each model; with a slice for each model (row record · models +
+    model of x) the sign is already in it (`folded`).
     """
 
-    x: NDArray[np.float32]  # [records, slices, features]
+    x: NDArray[np.float32]  # [records · slices, features]
     label: NDArray[np.int32]
     first: NDArray[np.int64]
     stop: NDArray[np.int64]
     folded: bool
 
 
-@kernel
+@leaf
 def sign_for(rows, record, model, models):
     """+1 or −1: is the record on the positive side of this model's one-vs-all problem?"""
     if rows.folded:
@@ -62,7 +62,7 @@ class Records(Protocol[C]):
     @property
     def features(self) -> int:
         """The number of features."""
-        return int(self.rows.x.shape[2])
+        return int(self.rows.x.shape[1])
 
 
 class Raw(Records[LayerConfig]):
@@ -81,7 +81,7 @@ class Raw(Records[LayerConfig]):
         arrival: ArrivalConfig | None = None,
     ) -> None:
         super().__init__("raw", LayerConfig(name="raw", use="raw"), seed)
-        self._x = x[:, None, :]
+        self._x = x
         self._label = label
         self._classes = classes
         self._arrival = arrival

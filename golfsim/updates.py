@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from golfsim.kernels import kernel
+from golfsim.kernels import leaf
 from golfsim.records import sign_for
 
 PEGASOS, LOGISTIC, MEAN = range(3)
@@ -30,7 +30,7 @@ class Rule(NamedTuple):
     one_by_one: bool  # else all records of a node form one mini-batch
 
 
-@kernel
+@leaf
 def step_size(rule, margin, t):
     """How far the t-th update moves along yx."""
     if rule.learner == PEGASOS:
@@ -40,40 +40,65 @@ def step_size(rule, margin, t):
     return 1.0 / t
 
 
-@kernel
-def dot(a, b):
-    """The scalar product of two rows."""
+# Kernels take an array and the number of a row, not the row: a slice costs more than the loop over a short row.
+
+
+@leaf
+def dot(a, i, b, j):
+    """The scalar product of row i of a and row j of b."""
     total = np.float32(0)
-    for f in range(a.size):
-        total += a[f] * b[f]
+    for f in range(a.shape[1]):
+        total += a[i, f] * b[j, f]
     return total
 
 
-@kernel
-def move(w, decay, step, x, out):
-    """out = decay·w + step·x."""
-    for f in range(w.size):
-        out[f] = decay * w[f] + step * x[f]
+@leaf
+def move(w, i, decay, step, x, j, out, m):
+    """out[m] = decay·w[i] + step·x[j]."""
+    for f in range(w.shape[1]):
+        out[m, f] = decay * w[i, f] + step * x[j, f]
 
 
-@kernel
-def update(w, age, rows, node, rule, out):
-    """Write into `out` the model `w` (of `age` updates) after an update by a node's records; returns its new age."""
+@leaf
+def nudge(out, m, decay, step, x, j):
+    """out[m] = decay·out[m] + step·x[j], in place."""
+    for f in range(out.shape[1]):
+        out[m, f] = decay * out[m, f] + step * x[j, f]
+
+
+@leaf
+def copy_model(w, start, out):
+    """out = the rows of w from `start` on."""
+    for m in range(out.shape[0]):
+        for f in range(out.shape[1]):
+            out[m, f] = w[start + m, f]
+
+
+@leaf
+def update(w, start, age, rows, node, rule, out):
+    """Write into `out` a model after an update by a node's records; returns its new age.
+
+    The model is the rows of w from `start` on, one for each of its linear models, and has seen `age` updates.
+    """
     first, stop = rows.first[node], rows.stop[node]
     if first == stop:
-        out[:] = w
+        copy_model(w, start, out)
         return age
-    models = w.shape[0]
+    models = out.shape[0]
+    slices = models if rows.folded else 1
     size = 1 if rule.one_by_one else stop - first
     for record in range(first, stop):
-        fresh_step = rule.one_by_one or record == first
-        age += fresh_step
-        decay = np.float32(1 - 1 / age) if fresh_step else np.float32(1)
+        begins = rule.one_by_one or record == first
+        age += begins
+        decay = np.float32(1 - 1 / age) if begins else np.float32(1)
         for m in range(models):
-            x = rows.x[record, m if rows.folded else 0]
-            before = out[m] if rule.one_by_one and record > first else w[m]
-            base = w[m] if record == first else out[m]
+            r = record * slices + (m if rows.folded else 0)
             sign = sign_for(rows, record, m, models)
-            step = step_size(rule, sign * dot(before, x), age) / size
-            move(base, decay, np.float32(step * sign), x, out[m])
+            if record == first:
+                step = step_size(rule, sign * dot(w, start + m, rows.x, r), age) / size
+                move(w, start + m, decay, np.float32(step * sign), rows.x, r, out, m)
+            else:
+                margin = sign * (dot(out, m, rows.x, r) if rule.one_by_one else dot(w, start + m, rows.x, r))
+                step = step_size(rule, margin, age) / size
+                nudge(out, m, decay, np.float32(step * sign), rows.x, r)
     return age

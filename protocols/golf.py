@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
-from golfsim.kernels import kernel
+from golfsim.kernels import kernel, leaf, prefetch, prefetch_item
 from golfsim.learner import Learner, classify
 from golfsim.overlay import Overlay
 from golfsim.parallel import as_if_one_by_one
 from golfsim.protocol import Layer, LayerConfig
 from golfsim.records import Records
 from golfsim.transport import Mailbox
-from golfsim.updates import LEARNERS, Rule, dot, update
+from golfsim.updates import LEARNERS, Rule, copy_model, dot, update
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -28,18 +28,18 @@ MERGES = {"mean": MEAN, "median": MEDIAN, "trimmed-mean": TRIMMED}
 
 
 class Models(NamedTuple):
-    """The models of all nodes, for kernels; `last` and `cache` have no rows where they are not needed."""
+    """The models of all nodes, for kernels: a row for each linear model; `last` and `cache` have none if not needed."""
 
-    w: NDArray[np.float32]  # [nodes, models, features]
+    w: NDArray[np.float32]  # [nodes · models, features]
     age: NDArray[np.int32]
     last: NDArray[np.float32]
     last_age: NDArray[np.int32]
-    cache: NDArray[np.float32]  # [nodes, remembered, models, features]
+    cache: NDArray[np.float32]  # [nodes · remembered · models, features]
     cached: NDArray[np.int32]  # how many models each node has put there so far
 
 
 class Messages(NamedTuple):
-    """Models on arrival: number e carries w[row[e]] from node sender[e] to node dst[e]."""
+    """Models on arrival: number e carries the row[e]-th model of w from node sender[e] to node dst[e]."""
 
     row: NDArray[np.int32]
     sender: NDArray[np.int32]
@@ -51,13 +51,15 @@ class Messages(NamedTuple):
 class Merging(NamedTuple):
     """What a node makes of a received model."""
 
+    models: int  # linear models in one
+    cache: int  # models remembered
     variant: int
     by_age: bool
     merge: int  # the mean, or a robust mean of the cache
     clip: float  # longest received model; 0: any
 
 
-@kernel
+@leaf
 def share_of(age, other_age, by_age):
     """The weight of a model in a mean with another one."""
     if by_age and age + other_age > 0:
@@ -65,35 +67,44 @@ def share_of(age, other_age, by_age):
     return np.float32(0.5)
 
 
-@kernel
-def average(a, age_a, b, age_b, by_age, out):
-    """Write the mean of two models into `out`; the age is the older one's."""
+@leaf
+def mix_in(a, i, age_a, b, j, age_b, models, by_age):
+    """Replace the model at row j of b by its mean with the one at row i of a; the age is the older one's."""
     share = share_of(age_a, age_b, by_age)
     rest = np.float32(1) - share
-    for m in range(a.shape[0]):
-        for f in range(a.shape[1]):
-            out[m, f] = share * a[m, f] + rest * b[m, f]
+    for m in range(models):
+        for f in range(b.shape[1]):
+            b[j + m, f] = share * a[i + m, f] + rest * b[j + m, f]
     return max(age_a, age_b)
 
 
-@kernel
-def clip_rows(w, longest, out):
-    """Copy a model, its rows shortened to the longest length allowed."""
+@leaf
+def keep_model(fresh, w, start):
+    """Write a model into the rows of w from `start` on."""
+    for m in range(fresh.shape[0]):
+        for f in range(fresh.shape[1]):
+            w[start + m, f] = fresh[m, f]
+
+
+@leaf
+def clip_model(w, longest):
+    """Shorten the rows of a model to the longest length allowed."""
     for m in range(w.shape[0]):
-        length = np.sqrt(dot(w[m], w[m]))
-        factor = np.float32(min(1.0, longest / length)) if length > 0 else np.float32(1)
+        length = np.sqrt(dot(w, m, w, m))
+        factor = np.float32(longest / length) if length > longest else np.float32(1)
         for f in range(w.shape[1]):
-            out[m, f] = factor * w[m, f]
+            w[m, f] = factor * w[m, f]
 
 
-@kernel
-def robust_mean(cache, filled, merge, sorted_values, out):
+@leaf
+def robust_mean(cache, start, filled, merge, sorted_values, out):
     """The coordinate-wise median of models, or their mean without the smallest and largest quarter."""
     cut = (filled - 1) // 2 if merge == MEDIAN else filled // 4
-    for m in range(out.shape[0]):
+    models = out.shape[0]
+    for m in range(models):
         for f in range(out.shape[1]):
             for k in range(filled):
-                value = cache[k, m, f]
+                value = cache[start + k * models + m, f]
                 place = k
                 while place > 0 and sorted_values[place - 1] > value:
                     sorted_values[place] = sorted_values[place - 1]
@@ -105,50 +116,96 @@ def robust_mean(cache, filled, merge, sorted_values, out):
             out[m, f] = total / np.float32(filled - 2 * cut)
 
 
-@kernel
-def remember(models, j, w):
-    """Put a model into a node's cache, in place of the oldest; returns how many it now has."""
-    size = models.cache.shape[1]
-    models.cache[j, models.cached[j] % size] = w
+@leaf
+def take(w, row, age, j, models, rows, rule, merging, fresh, other, sorted_values):
+    """Node j receives a model, the rows of w from `row` on."""
+    mine = np.int64(j) * merging.models
+    if merging.variant == MU:
+        copy_model(models.last, mine, other)
+        other_age = mix_in(w, row, age, other, 0, models.last_age[j], merging.models, merging.by_age)
+        new_age = update(other, 0, other_age, rows, j, rule, fresh)
+    else:
+        new_age = update(w, row, age, rows, j, rule, fresh)
+    if merging.variant == UM:
+        other_age = update(models.last, mine, models.last_age[j], rows, j, rule, other)
+        new_age = mix_in(other, 0, other_age, fresh, 0, new_age, merging.models, merging.by_age)
+    if merging.variant == MU or merging.variant == UM:  # noqa: PLR1714, SIM109 - compiled, it is faster than `in`
+        copy_model(w, row, other)
+        keep_model(other, models.last, mine)
+        models.last_age[j] = age
+    if merging.variant == ALGORITHM1 and merging.merge == MEAN:
+        new_age = mix_in(fresh, 0, new_age, models.w, mine, models.age[j], merging.models, merging.by_age)
+    elif merging.merge == MEAN:
+        keep_model(fresh, models.w, mine)
+    models.age[j] = new_age if merging.merge == MEAN else max(new_age, models.age[j])
+    if merging.cache > 0:
+        remember(models, j, mine, merging, fresh, sorted_values)
+
+
+@leaf
+def remember(models, j, mine, merging, fresh, sorted_values):
+    """Put node j's new model into its cache in place of the oldest; a robust merge makes its model from the cache."""
+    oldest = (np.int64(j) * merging.cache + models.cached[j] % merging.cache) * merging.models
+    if merging.merge == MEAN:
+        copy_model(models.w, mine, fresh)
+    keep_model(fresh, models.cache, oldest)
     models.cached[j] += 1
-    return min(models.cached[j], size)
+    if merging.merge != MEAN:
+        filled = min(models.cached[j], merging.cache)
+        robust_mean(models.cache, mine * merging.cache, filled, merging.merge, sorted_values, fresh)
+        keep_model(fresh, models.w, mine)
+
+
+@leaf
+def look_ahead(messages, models, rows, j, row):
+    """Bring what an event to come will touch into the cache, its records if it is known where they are."""
+    prefetch(models.w, np.int64(j))
+    prefetch(rows.x, rows.first[j])
+    prefetch_item(models.age, j)
+    prefetch_item(rows.label, rows.first[j])
+
+
+AHEAD = 8  # events; the places of their records are looked up twice as far ahead
 
 
 @kernel
 def receive(events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle):
     """The messages of events lo … hi−1 arrive."""
-    shape = models.w.shape[1:]
+    count = merging.models
+    shape = (count, models.w.shape[1])
     incoming, fresh, other = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.float32)
-    sorted_values = np.empty(models.cache.shape[1], np.float32)
+    sorted_values = np.empty(merging.cache, np.float32)
+    receive_all(
+        events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle, incoming, fresh, other, sorted_values
+    )
+
+
+@leaf
+def receive_all(
+    events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle, incoming, fresh, other, sorted_values
+):
+    """The loop of `receive`, with its scratch arrays."""
     for place in range(lo, hi):
+        if place + 2 * AHEAD < hi:
+            far = messages.dst[events[place + 2 * AHEAD]]
+            prefetch_item(rows.first, far)
+            prefetch_item(rows.stop, far)
+            near = events[place + AHEAD]
+            look_ahead(messages, models, rows, messages.dst[near], messages.row[near])
         e = events[place]
-        j = messages.dst[e]
-        w, age = messages.w[messages.row[e]], messages.age[messages.row[e]]
-        if forgery.kind.size > 0 and forgery.kind[messages.sender[e]] != HONEST:
-            forge(forgery, messages.sender[e], cycle, w, old, incoming)
-            w = incoming
+        j, start = messages.dst[e], np.int64(messages.row[e]) * merging.models
+        age = messages.age[messages.row[e]]
+        lies = forgery.kind.size > 0 and forgery.kind[messages.sender[e]] != HONEST
+        if lies:
+            forge(forgery, messages.sender[e], cycle, messages.w, start, old, incoming)
+        elif merging.clip > 0:
+            copy_model(messages.w, start, incoming)
         if merging.clip > 0:
-            clip_rows(w, merging.clip, incoming)
-            w = incoming
-        if merging.variant == MU:
-            other_age = average(w, age, models.last[j], models.last_age[j], merging.by_age, other)
-            new_age = update(other, other_age, rows, j, rule, fresh)
+            clip_model(incoming, merging.clip)
+        if lies or merging.clip > 0:
+            take(incoming, 0, age, j, models, rows, rule, merging, fresh, other, sorted_values)
         else:
-            new_age = update(w, age, rows, j, rule, fresh)
-        if merging.variant == UM:
-            other_age = update(models.last[j], models.last_age[j], rows, j, rule, other)
-            new_age = average(fresh, new_age, other, other_age, merging.by_age, fresh)
-        elif merging.variant == ALGORITHM1 and merging.merge == MEAN:
-            new_age = average(fresh, new_age, models.w[j], models.age[j], merging.by_age, fresh)
-        if merging.variant == MU or merging.variant == UM:  # noqa: PLR1714, SIM109 - compiles to faster code than `in`
-            models.last[j] = w
-            models.last_age[j] = age
-        models.age[j] = max(new_age, models.age[j]) if merging.merge != MEAN else new_age
-        if models.cache.shape[1] > 0:
-            filled = remember(models, j, fresh)
-            if merging.merge != MEAN:
-                robust_mean(models.cache[j], filled, merging.merge, sorted_values, fresh)
-        models.w[j] = fresh
+            take(messages.w, start, age, j, models, rows, rule, merging, fresh, other, sorted_values)
 
 
 class GolfConfig(LayerConfig):
@@ -203,8 +260,9 @@ class Golf(Learner[GolfConfig]):
             self.mail = Mailbox(self, world, w=self.w, age=self.age)
         self.old = np.zeros((world.tampering.keeps_old().size, *shape), np.float32)
         self._merging = Merging(
-            VARIANTS[config.variant], config.average == "age", MERGES[config.merge], config.clip or 0.0
-        )
+            shape[0], config.cache, VARIANTS[config.variant], config.average == "age", MERGES[config.merge],
+            config.clip or 0.0,
+        )  # fmt: skip
         self._rule = Rule(LEARNERS[config.learner][0], config.lam, config.batch == "one-by-one")
         self._peer_key = self.key("peer")
         self._bytes = self.w[0].nbytes + self.age.itemsize
@@ -228,7 +286,7 @@ class Golf(Learner[GolfConfig]):
         arrives, lag = world.transport.send(self, "model", world.order, peer, self._bytes)
         if lag is not None:
             slots = self.mail.put(world, lag, world.order, peer, arrives, w=self.w, age=self.age)
-            forge_rows(forgery, self.mail.src[slots], world.cycle, slots, self.mail.w, self.old)
+            forge_rows(forgery, self.mail.src[slots], world.cycle, slots, linear(self.mail.w), linear(self.old), len(self.w[0]))
         else:
             senders = world.order[arrives]
             self._receive(world, Messages(senders, senders, peer[arrives], self.w, self.age), forgery, live=True)
@@ -239,12 +297,15 @@ class Golf(Learner[GolfConfig]):
         return world.tampering.forgery(world.cycle)
 
     def _receive(self, world: World, messages: Messages, forgery: Forgery, live: bool = False) -> None:
-        models = Models(self.w, self.age, self.last, self.last_age, self.cache, self.cached)
+        models = Models(
+            linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached
+        )
+        messages = messages._replace(w=linear(messages.w))
         rows = self.config.records.rows
 
         def run(events: NDArray[np.int64], lo: int, hi: int) -> None:
             receive(
-                events, lo, hi, messages, models, rows, self._rule, self._merging, forgery, self.old, world.cycle
+                events, lo, hi, messages, models, rows, self._rule, self._merging, forgery, linear(self.old), world.cycle
             )
 
         as_if_one_by_one(world.threads, run, world.nodes, messages.row if live else None, messages.dst)
@@ -270,6 +331,11 @@ class Golf(Learner[GolfConfig]):
         if models == 1:
             return (total[..., 1] >= total[..., 0]).astype(np.int32)
         return np.asarray(total.argmax(axis=-1), np.int32)
+
+
+def linear(w: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A view with a row for each linear model."""
+    return w.reshape(w.size // w.shape[-1], w.shape[-1])
 
 
 def score(w: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:

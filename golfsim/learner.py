@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.protocol import LayerConfig, Protocol
+
+if TYPE_CHECKING:
+    from golfsim.world import World
 
 C = TypeVar("C", bound=LayerConfig)
 
@@ -18,6 +21,10 @@ class Learner(Protocol[C]):
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """The score of each record by each node's models: [records, nodes, models]."""
         raise NotImplementedError
+
+    def holders(self, world: World) -> NDArray[np.int32]:
+        """Those that have a model to be measured: the online nodes that follow the protocol."""
+        return np.flatnonzero(world.online & world.tampering.honest()).astype(np.int32)
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """How many updates each node's model has seen."""
@@ -33,3 +40,9 @@ def classify(scores: NDArray[np.float32]) -> NDArray[np.int32]:
     if scores.shape[-1] == 1:
         return (scores[..., 0] >= 0).astype(np.int32)
     return np.asarray(scores.argmax(axis=-1), np.int32)
+
+
+def score(w: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The scores of records by linear models [holders, models, features]: [records, holders, models]."""
+    holders, models, features = w.shape
+    return (x @ w.reshape(holders * models, features).T).reshape(len(x), holders, models)

@@ -71,15 +71,16 @@ class Observer:
         return found
 
     def _of_layer(self, world: World, layer: Protocol[Any]) -> Metrics:
-        nodes = self._sample(world)
-        if isinstance(layer, Learner) and self._test is not None and nodes.size:
-            return self._learning(world, layer, nodes, self._test) | layer.observe(world)
-        return layer.observe(world)
+        found = layer.observe(world)
+        if isinstance(layer, Learner) and self._test is not None:
+            nodes = self._sample(world, layer)
+            if nodes.size:
+                found = self._learning(world, layer, nodes, self._test) | found
+        return found
 
-    def _sample(self, world: World) -> NDArray[np.int32]:
-        online = np.flatnonzero(world.online & world.tampering.honest()).astype(np.int32)
-        wanted = self._config.nodes
-        return online if isinstance(wanted, str) else rng.sample(self._key, world.cycle, online, wanted)
+    def _sample(self, world: World, layer: Learner[Any]) -> NDArray[np.int32]:
+        holders, wanted = layer.holders(world), self._config.nodes
+        return holders if isinstance(wanted, str) else rng.sample(self._key, world.cycle, holders, wanted)
 
     def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
         scores, votes = predict(layer, nodes, test.x, world.threads)

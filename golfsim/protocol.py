@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from golfsim import rng
 from golfsim.errors import UserError, nearest
+from golfsim.mechanisms import Guarantee
 from golfsim.settings import Settings
 from golfsim.state import Stateful
 
@@ -106,6 +107,10 @@ class Protocol(Stateful, Generic[C]):
 
     def step(self, world: World) -> None:
         """Deliver what is due, then let the nodes of `world.order` act one after the other."""
+
+    def guarantee(self) -> Guarantee:
+        """What this layer provably gives those whose data it uses."""
+        return Guarantee(None)
 
     def observe(self, world: World) -> dict[str, float]:
         """Metrics of this layer's own, by name."""

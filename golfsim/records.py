@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import rng
+from golfsim.errors import UserError
 from golfsim.kernels import leaf
+from golfsim.mechanisms import ROUNDING
 from golfsim.placement import ArrivalConfig
 from golfsim.protocol import LayerConfig, Protocol
 
@@ -64,6 +66,22 @@ class Records(Protocol[C]):
         """The number of features."""
         return int(self.rows.x.shape[1])
 
+    def capacity(self) -> NDArray[np.int64]:
+        """How many records each node will ever have."""
+        raise NotImplementedError
+
+
+def refuse_long(records: Records[Any], norm: str, layer: str) -> None:
+    """Refuse records that are longer than 1: the sensitivity of every private strategy rests on that length."""
+    x = records.rows.x
+    length = np.abs(x).sum(axis=1) if norm == "l1" else np.sqrt(np.einsum("rf,rf->r", x, x))
+    if x.size and length.max() > 1 + ROUNDING / 2:
+        raise UserError(
+            f"the longest record has {norm.upper()} length {length.max():.6g}; the guarantee needs at most 1",
+            key=f"{layer}.norm",
+            hint=f'add "{norm}" to scale in [data]',
+        )
+
 
 class Raw(Records[LayerConfig]):
     """The nodes' own records, unprotected: what learns from this layer is not private.
@@ -104,6 +122,10 @@ class Raw(Records[LayerConfig]):
             if start <= world.cycle:
                 self._flip(nodes)
                 self._flipped += 1
+
+    def capacity(self) -> NDArray[np.int64]:
+        """How many records each node will ever have."""
+        return self._counts
 
     def class_counts(self) -> NDArray[np.int64]:
         """How many records of each class each node has, those that are still to arrive included."""

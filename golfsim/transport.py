@@ -148,6 +148,11 @@ class Transport(Stateful):
         """The most cycles a message can be under way; 0 when messages take effect at once."""
         return self._shortest + self._cumulative.size - 1
 
+    @property
+    def loss(self) -> float:
+        """The probability that a message is lost."""
+        return self._config.loss
+
     def attach(self, world: World) -> None:
         """Tell the transport which nodes there are."""
         self._world = world

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from golfsim.kernels import leaf
+from golfsim.ledger import may_visit, spend
+from golfsim.mechanisms import ROUNDING, add_gamma_norm, add_laplace
 from golfsim.records import sign_for
 
 PEGASOS, LOGISTIC, MEAN = range(3)
@@ -22,6 +24,19 @@ LEARNERS = {
 }
 
 
+L1, L2 = range(2)
+NORMS = {"l1": L1, "l2": L2}
+
+
+class Noise(NamedTuple):
+    """How gradients are perturbed; `on` is false where they are not."""
+
+    on: bool
+    norm: int
+    per_record: bool  # the unit is a record: the mean over k records moves k times less
+    key: np.uint64
+
+
 class Rule(NamedTuple):
     """How a model is updated."""
 
@@ -31,13 +46,19 @@ class Rule(NamedTuple):
 
 
 @leaf
+def rate(rule, t):
+    """The learning rate of the t-th update."""
+    return 1.0 / t if rule.learner == MEAN else 1 / (rule.lam * t)
+
+
+@leaf
 def step_size(rule, margin, t):
     """How far the t-th update moves along yx."""
     if rule.learner == PEGASOS:
-        return 1 / (rule.lam * t) if margin < 1 else 0.0
+        return rate(rule, t) if margin < 1 else 0.0
     if rule.learner == LOGISTIC:
-        return 1 / (rule.lam * t) / (1 + np.exp(np.float64(margin)))
-    return 1.0 / t
+        return rate(rule, t) / (1 + np.exp(np.float64(margin)))
+    return rate(rule, t)
 
 
 # Kernels take an array and the number of a row, not the row: a slice costs more than the loop over a short row.
@@ -75,6 +96,14 @@ def copy_model(w, start, out):
 
 
 @leaf
+def keep_model(fresh, w, start):
+    """Write a model into the rows of w from `start` on."""
+    for m in range(fresh.shape[0]):
+        for f in range(fresh.shape[1]):
+            w[start + m, f] = fresh[m, f]
+
+
+@leaf
 def update(w, start, age, rows, node, rule, out):
     """Write into `out` a model after an update by a node's records; returns its new age.
 
@@ -101,4 +130,31 @@ def update(w, start, age, rows, node, rule, out):
                 margin = sign * (dot(out, m, rows.x, r) if rule.one_by_one else dot(w, start + m, rows.x, r))
                 step = step_size(rule, margin, age) / size
                 nudge(out, m, decay, np.float32(step * sign), rows.x, r)
+    return age
+
+
+@leaf
+def learn(w, start, age, rows, node, rule, noise, budget, out):
+    """An update that spends the records' budget and perturbs the mean gradient, where the strategy asks for it.
+
+    Where the rest of a budget is too small the model moves on unchanged. The gradient of a record is at most as long as
+    the record, and that at most 1; so the mean over k records has a sensitivity of 2/k for one record and of 2 for all.
+    """
+    if not noise.on:
+        return update(w, start, age, rows, node, rule, out)
+    first, stop = rows.first[node], rows.stop[node]
+    if first == stop or not may_visit(budget, first, stop):
+        copy_model(w, start, out)
+        return age
+    epsilon = spend(budget, first, stop) / out.shape[0]
+    age = update(w, start, age, rows, node, rule, out)
+    sensitivity = 2.0 * (1 + ROUNDING) / (stop - first if noise.per_record else 1)
+    scale = rate(rule, age) * sensitivity / epsilon
+    if scale > 0:
+        for m in range(out.shape[0]):
+            k = m * 3 * out.shape[1]
+            if noise.norm == L1:
+                add_laplace(noise.key, budget.visits[first], first, k, scale, out, m)
+            else:
+                add_gamma_norm(noise.key, budget.visits[first], first, k, scale, out, m)
     return age

@@ -10,13 +10,15 @@ from pydantic import Field, model_validator
 
 from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.kernels import kernel, leaf, prefetch, prefetch_item
-from golfsim.learner import Learner, classify
+from golfsim.learner import Learner, classify, score
+from golfsim.ledger import Ledger, Schedule, UniformSchedule
+from golfsim.mechanisms import Guarantee
 from golfsim.overlay import Overlay
 from golfsim.parallel import as_if_one_by_one
 from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import Records
+from golfsim.records import Records, refuse_long
 from golfsim.transport import Mailbox
-from golfsim.updates import LEARNERS, Rule, copy_model, dot, update
+from golfsim.updates import LEARNERS, NORMS, Noise, Rule, copy_model, dot, keep_model, learn
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -79,14 +81,6 @@ def mix_in(a, i, age_a, b, j, age_b, models, by_age):
 
 
 @leaf
-def keep_model(fresh, w, start):
-    """Write a model into the rows of w from `start` on."""
-    for m in range(fresh.shape[0]):
-        for f in range(fresh.shape[1]):
-            w[start + m, f] = fresh[m, f]
-
-
-@leaf
 def clip_model(w, longest):
     """Shorten the rows of a model to the longest length allowed."""
     for m in range(w.shape[0]):
@@ -117,17 +111,17 @@ def robust_mean(cache, start, filled, merge, sorted_values, out):
 
 
 @leaf
-def take(w, row, age, j, models, rows, rule, merging, fresh, other, sorted_values):
+def take(w, row, age, j, models, rows, rule, merging, noise, budget, fresh, other, sorted_values):
     """Node j receives a model, the rows of w from `row` on."""
     mine = np.int64(j) * merging.models
     if merging.variant == MU:
         copy_model(models.last, mine, other)
         other_age = mix_in(w, row, age, other, 0, models.last_age[j], merging.models, merging.by_age)
-        new_age = update(other, 0, other_age, rows, j, rule, fresh)
+        new_age = learn(other, 0, other_age, rows, j, rule, noise, budget, fresh)
     else:
-        new_age = update(w, row, age, rows, j, rule, fresh)
+        new_age = learn(w, row, age, rows, j, rule, noise, budget, fresh)
     if merging.variant == UM:
-        other_age = update(models.last, mine, models.last_age[j], rows, j, rule, other)
+        other_age = learn(models.last, mine, models.last_age[j], rows, j, rule, noise, budget, other)
         new_age = mix_in(other, 0, other_age, fresh, 0, new_age, merging.models, merging.by_age)
     if merging.variant == MU or merging.variant == UM:  # noqa: PLR1714, SIM109 - compiled, it is faster than `in`
         copy_model(w, row, other)
@@ -169,20 +163,20 @@ AHEAD = 8  # events; the places of their records are looked up twice as far ahea
 
 
 @kernel
-def receive(events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle):
+def receive(events, lo, hi, messages, models, rows, rule, merging, noise, budget, forgery, old, cycle):
     """The messages of events lo … hi−1 arrive."""
     count = merging.models
     shape = (count, models.w.shape[1])
     incoming, fresh, other = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.float32)
     sorted_values = np.empty(merging.cache, np.float32)
     receive_all(
-        events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle, incoming, fresh, other, sorted_values
+        events, lo, hi, messages, models, rows, rule, merging, noise, budget, forgery, old, cycle, incoming, fresh, other, sorted_values
     )
 
 
 @leaf
 def receive_all(
-    events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle, incoming, fresh, other, sorted_values
+    events, lo, hi, messages, models, rows, rule, merging, noise, budget, forgery, old, cycle, incoming, fresh, other, sorted_values
 ):
     """The loop of `receive`, with its scratch arrays."""
     for place in range(lo, hi):
@@ -203,9 +197,9 @@ def receive_all(
         if merging.clip > 0:
             clip_model(incoming, merging.clip)
         if lies or merging.clip > 0:
-            take(incoming, 0, age, j, models, rows, rule, merging, fresh, other, sorted_values)
+            take(incoming, 0, age, j, models, rows, rule, merging, noise, budget, fresh, other, sorted_values)
         else:
-            take(messages.w, start, age, j, models, rows, rule, merging, fresh, other, sorted_values)
+            take(messages.w, start, age, j, models, rows, rule, merging, noise, budget, fresh, other, sorted_values)
 
 
 class GolfConfig(LayerConfig):
@@ -230,12 +224,22 @@ class GolfConfig(LayerConfig):
         description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated models "
         "in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
     )
+    epsilon: float | None = Field(
+        None, gt=0, allow_inf_nan=True, description="perturb each gradient; the budget of each record (or node)"
+    )
+    schedule: Schedule = Field(
+        UniformSchedule(kind="uniform", visits=1), description="with epsilon: how it is spread over a record's visits"
+    )
+    norm: Literal["l1", "l2"] = Field("l1", description="with epsilon: the length of records that the noise is made for")
+    unit: Literal["record", "node"] = Field("record", description="with epsilon: what it protects")
     clip: float | None = Field(None, gt=0, description="against bad peers: shorten received models to this L2 length")
 
     @model_validator(mode="after")
     def _robust(self) -> GolfConfig:
         if self.merge != "mean" and (self.variant != "algorithm1" or self.cache < 3):
             raise ValueError(f"merge = \"{self.merge}\" needs variant = \"algorithm1\" and a cache of 3 or more")
+        if self.epsilon is not None and self.batch != "mini-batch":
+            raise ValueError("epsilon needs batch = \"mini-batch\": all records of a node make one noisy update")
         return self
 
 
@@ -264,6 +268,11 @@ class Golf(Learner[GolfConfig]):
             config.clip or 0.0,
         )  # fmt: skip
         self._rule = Rule(LEARNERS[config.learner][0], config.lam, config.batch == "one-by-one")
+        private = config.epsilon is not None
+        if private:
+            refuse_long(config.records, config.norm, self.name)
+        self.ledger = Ledger(config.schedule, config.epsilon or 0.0, config.records.rows.label.size if private else 0)
+        self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
         self._peer_key = self.key("peer")
         self._bytes = self.w[0].nbytes + self.age.itemsize
 
@@ -302,13 +311,25 @@ class Golf(Learner[GolfConfig]):
         )
         messages = messages._replace(w=linear(messages.w))
         rows = self.config.records.rows
+        noise, budget = self._noise, self.ledger.budget
 
         def run(events: NDArray[np.int64], lo: int, hi: int) -> None:
             receive(
-                events, lo, hi, messages, models, rows, self._rule, self._merging, forgery, linear(self.old), world.cycle
+                events, lo, hi, messages, models, rows, self._rule, self._merging, noise, budget, forgery, linear(self.old),
+                world.cycle,
             )
 
         as_if_one_by_one(world.threads, run, world.nodes, messages.row if live else None, messages.dst)
+
+    def guarantee(self) -> Guarantee:
+        """That of the records it learns from, or of its own noise."""
+        if self.config.epsilon is None:
+            return self.config.records.guarantee()
+        return Guarantee(self.config.epsilon, self.config.unit)
+
+    def observe(self, world: World) -> dict[str, float]:
+        """What was spent, where gradients are perturbed."""
+        return self.ledger.metrics()
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """One matrix product for all nodes and models."""
@@ -336,9 +357,3 @@ class Golf(Learner[GolfConfig]):
 def linear(w: NDArray[np.float32]) -> NDArray[np.float32]:
     """A view with a row for each linear model."""
     return w.reshape(w.size // w.shape[-1], w.shape[-1])
-
-
-def score(w: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The scores of records by models: [records, nodes, models]."""
-    nodes, models, features = w.shape
-    return (x @ w.reshape(nodes * models, features).T).reshape(len(x), nodes, models)

@@ -1,0 +1,99 @@
+"""What every record has spent of its privacy budget.
+
+Visits are counted as integers and ε is derived from them: a running sum of floating-point numbers would lose the last of k
+visits for many k. Whoever touches private data spends first and touches after.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from golfsim.kernels import leaf
+from golfsim.settings import Settings
+from golfsim.state import Stateful
+
+UNIFORM, HALVING = range(2)
+LAST_HALVING = 1000  # ε/2^t is nothing in floating point long after this
+
+
+class UniformSchedule(Settings):
+    """ε/k for each of k visits, then the record is never touched again."""
+
+    kind: Literal["uniform"]
+    visits: int = Field(1, ge=1, description="how often a record may be used")
+
+
+class HalvingSchedule(Settings):
+    """ε/2^t for the t-th visit: endless, with ever more noise."""
+
+    kind: Literal["halving"]
+
+
+Schedule = Annotated[UniformSchedule | HalvingSchedule, Field(discriminator="kind")]
+
+
+class Budget(NamedTuple):
+    """A schedule as kernels see it, with the visits so far of every record."""
+
+    kind: int
+    visits_allowed: int
+    epsilon: float
+    visits: NDArray[np.int32]
+
+
+@leaf
+def may_visit(budget, first, stop):
+    """Whether all records first … stop−1 have budget left for one more visit."""
+    for record in range(first, stop):
+        if budget.visits[record] >= budget.visits_allowed:
+            return False
+    return True
+
+
+@leaf
+def spend(budget, first, stop):
+    """Charge records for a visit; returns the ε of the least that any of them is charged."""
+    least = budget.epsilon
+    for record in range(first, stop):
+        budget.visits[record] += 1
+        if budget.kind == UNIFORM:
+            charge = budget.epsilon / budget.visits_allowed
+        else:
+            charge = budget.epsilon * 0.5 ** budget.visits[record]
+        least = min(least, charge)
+    return least
+
+
+class Ledger(Stateful):
+    """The visits of every record under a schedule; kept through churn, afresh or not, and in checkpoints."""
+
+    def __init__(self, schedule: UniformSchedule | HalvingSchedule, epsilon: float, records: int) -> None:
+        self._halving = isinstance(schedule, HalvingSchedule)
+        self._allowed = LAST_HALVING if isinstance(schedule, HalvingSchedule) else schedule.visits
+        self._epsilon = epsilon
+        self.visits = np.zeros(records, np.int32)
+
+    @property
+    def budget(self) -> Budget:
+        """The ledger for kernels."""
+        return Budget(HALVING if self._halving else UNIFORM, self._allowed, self._epsilon, self.visits)
+
+    def spent(self) -> NDArray[np.float64]:
+        """The ε that each record has spent."""
+        if math.isinf(self._epsilon):
+            return np.where(self.visits > 0, math.inf, 0.0)
+        share = 1 - 0.5**self.visits if self._halving else self.visits / self._allowed
+        return np.asarray(self._epsilon * share)
+
+    def metrics(self) -> dict[str, float]:
+        """Mean and largest ε spent, and the share of records that may not be used any more."""
+        spent = self.spent()
+        if not spent.size:
+            return {}
+        exhausted = float((self.visits >= self._allowed).mean())
+        return {"spent.mean": float(spent.mean()), "spent.max": float(spent.max()), "spent.exhausted": exhausted}

@@ -1,0 +1,203 @@
+"""Each node publishes a noisy version of its records once; whoever likes learns from that (Hegedűs & Jelasity 2017)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from golfsim.kernels import kernel, leaf
+from golfsim.ledger import Ledger, UniformSchedule
+from golfsim.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse, add_gamma_norm, add_laplace, respond
+from golfsim.parallel import over_ranges
+from golfsim.protocol import Layer, LayerConfig
+from golfsim.records import Records, Rows, refuse_long, sign_for
+from golfsim.rng import draw
+from golfsim.updates import L1, NORMS
+
+if TYPE_CHECKING:
+    from golfsim.world import World
+
+PER_CLASS, JOINT, LABEL_FEATURES = range(3)
+MODES = {"per-class": PER_CLASS, "joint": JOINT, "label+features": LABEL_FEATURES}
+
+
+@leaf
+def perturb(key, record, part, norm, scale, out, row):
+    """Add the noise of one part of a record; it is a function of the record alone, however often it is asked for."""
+    if scale > 0:
+        if norm == L1:
+            add_laplace(key, 0, record, part * out.shape[1], scale, out, row)
+        else:
+            add_gamma_norm(key, 0, record, part * 3 * out.shape[1], scale, out, row)
+
+
+@kernel
+def publish_per_class(records, lo, hi, rows, models, norm, scale, key, z):
+    """z[m] = s_m·x + noise, for each of the one-vs-all problems on its own."""
+    for place in range(lo, hi):
+        record = records[place]
+        for m in range(models):
+            sign = sign_for(rows, record, m, models)
+            row = record * models + m
+            for f in range(z.shape[1]):
+                z[row, f] = sign * rows.x[record, f]
+            perturb(key, record, m, norm, scale[record], z, row)
+
+
+@kernel
+def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
+    """Publish e_y ⊗ x + noise once; the vector of class m is its block minus all others."""
+    blocks = np.empty((models, z.shape[1]), np.float32)
+    total = np.empty(z.shape[1], np.float32)
+    for place in range(lo, hi):
+        record = records[place]
+        total[:] = 0
+        for m in range(models):
+            inside = rows.label[record] == m
+            for f in range(z.shape[1]):
+                blocks[m, f] = rows.x[record, f] if inside else np.float32(0)
+            perturb(key, record, m, norm, scale[record], blocks, m)
+            for f in range(z.shape[1]):
+                total[f] += blocks[m, f]
+        for m in range(models):
+            for f in range(z.shape[1]):
+                z[record * models + m, f] = 2 * blocks[m, f] - total[f]
+
+
+@kernel
+def publish_label_and_features(records, lo, hi, rows, classes, norm, scale, truth, key, z, label):
+    """The label by random response, and x + noise once for all problems."""
+    for place in range(lo, hi):
+        record = records[place]
+        for f in range(z.shape[1]):
+            z[record, f] = rows.x[record, f]
+        perturb(key, record, 0, norm, scale[record], z, record)
+        first, second = draw(key, 1, record, 0), draw(key, 1, record, 1)
+        label[record] = respond(first, second, rows.label[record], classes, truth[record])
+
+
+class DataPerturbationConfig(LayerConfig):
+    """How records are published."""
+
+    records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records that are published")
+    epsilon: float = Field(gt=0, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise")
+    mode: Literal["per-class", "joint", "label+features"] = Field(
+        "per-class",
+        description="yx for each one-vs-all problem with ε/c each (as published); e_y ⊗ x once with the whole ε; or the "
+        "label by random response and x once",
+    )
+    label_epsilon: float | None = Field(
+        None, gt=0, description="label+features: the part of ε for the label; default: enough for 99 % truth, at most a quarter"
+    )
+    norm: Literal["l1", "l2"] = Field("l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths")
+    unit: Literal["record", "node"] = Field("record", description="what ε protects: one record, or all records of a node")
+
+    @model_validator(mode="after")
+    def _parts(self) -> DataPerturbationConfig:
+        if self.label_epsilon is not None and not (self.mode == "label+features" and self.label_epsilon < self.epsilon):
+            raise ValueError('label_epsilon belongs to mode = "label+features" and must be below epsilon')
+        return self
+
+    def epsilon_of_label(self, classes: int) -> float:
+        """The part of a record's ε that its label gets."""
+        if self.mode != "label+features":
+            return 0.0
+        if self.label_epsilon is not None or math.isinf(self.epsilon):
+            return self.label_epsilon or self.epsilon
+        return min(self.epsilon / 4, math.log(99 * (classes - 1)))
+
+
+class DataPerturbation(Records[DataPerturbationConfig]):
+    """A records layer of noisy copies, published when a node first comes online (or when a record arrives)."""
+
+    Config = DataPerturbationConfig
+    accepts = frozenset({"loss", "delay", "partition"})
+
+    def setup(self, world: World) -> None:
+        """Room for what is published: nothing yet."""
+        config = self.config
+        rows = config.records.rows
+        refuse_long(config.records, config.norm, self.name)
+        self._classes, self._folded = config.records.classes, config.mode != "label+features"
+        slices = self.models if self._folded else 1
+        self.z = np.zeros((rows.label.size * slices, rows.x.shape[1]), np.float32)
+        self.label = np.zeros(0 if self._folded else rows.label.size, np.int32)
+        self.first, self.stop = rows.first.copy(), rows.first.copy()
+        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=1), config.epsilon, rows.label.size)
+        self._noise_key = self.key("noise")
+        self._plan(rows)
+
+    def _plan(self, rows: Rows) -> None:
+        """The scale of the noise and the probability of a true label, for each record."""
+        config, kinds = self.config, {"l1": Laplace, "l2": GammaNorm}
+        share = 1 / self._records_of_owner(rows) if config.unit == "node" else np.ones(rows.label.size)
+        label_epsilon = config.epsilon_of_label(self._classes)
+        rest = config.epsilon if math.isinf(config.epsilon) else config.epsilon - label_epsilon
+        epsilon = rest / (self.models if config.mode == "per-class" else 1)
+        self._scale = kinds[config.norm](epsilon=epsilon, sensitivity=2.0).scale / share
+        shares, which = np.unique(share, return_inverse=True)
+        self._truth = np.array([RandomResponse(epsilon=label_epsilon * s, values=self._classes).p for s in shares])[which]
+
+    def _records_of_owner(self, rows: Rows) -> NDArray[np.float64]:
+        counts = np.maximum(self.config.records.capacity(), 1)
+        return np.repeat(counts, self.config.records.capacity()).astype(float)
+
+    def step(self, world: World) -> None:
+        """Publish what is there and was not published yet, of nodes that are online."""
+        rows = self.config.records.rows
+        self.first[:] = rows.first
+        nodes = world.order
+        behind = nodes[self.stop[nodes] < rows.stop[nodes]]
+        if behind.size:
+            records = _ranges(np.maximum(self.stop[behind], 0), rows.stop[behind])
+            records = records[self.ledger.visits[records] == 0]
+            self.ledger.visits[records] = 1
+            self._publish(world, records, rows)
+            self.stop[behind] = rows.stop[behind]
+
+    def _publish(self, world: World, records: NDArray[np.int64], rows: Rows) -> None:
+        config, norm = self.config, NORMS[self.config.norm]
+        publish = publish_joint if config.mode == "joint" and self.models > 1 else publish_per_class
+
+        def run(lo: int, hi: int) -> None:
+            if self._folded:
+                publish(records, lo, hi, rows, self.models, norm, self._scale, self._noise_key, self.z)
+            else:
+                publish_label_and_features(
+                    records, lo, hi, rows, self._classes, norm, self._scale, self._truth, self._noise_key, self.z, self.label
+                )
+
+        over_ranges(world.threads, run, 0, records.size)
+
+    @property
+    def rows(self) -> Rows:
+        """What is published so far."""
+        label = self.config.records.rows.label[:0] if self._folded else self.label
+        return Rows(self.z, label, self.first, self.stop, self._folded)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.config.records.classes
+
+    def capacity(self) -> NDArray[np.int64]:
+        """Records that each node will ever have."""
+        return self.config.records.capacity()
+
+    def guarantee(self) -> Guarantee:
+        """ε per record or node: everything is published once."""
+        return Guarantee(self.config.epsilon, self.config.unit)
+
+    def observe(self, world: World) -> dict[str, float]:
+        """What was spent."""
+        return self.ledger.metrics()
+
+
+def _ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All numbers of the ranges start … stop−1, one after the other."""
+    size = stop - start
+    return np.arange(size.sum()) + np.repeat(start - np.concatenate([[0], np.cumsum(size)[:-1]]), size)

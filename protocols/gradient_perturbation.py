@@ -1,0 +1,53 @@
+"""Gradient descent on a walk, with noise on every gradient (Song, Chaudhuri & Sarwate 2013)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule
+from golfsim.mechanisms import Guarantee
+from golfsim.records import refuse_long
+from golfsim.updates import NORMS, Noise
+from protocols.random_walk import Walk, WalkConfig
+
+if TYPE_CHECKING:
+    from golfsim.world import World
+
+
+class GradientPerturbationConfig(WalkConfig):
+    """A walk's settings, and how its gradients are protected."""
+
+    epsilon: float = Field(gt=0, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise")
+    schedule: Schedule = Field(
+        UniformSchedule(kind="uniform", visits=1), description="how the budget is spread over a record's visits"
+    )
+    norm: Literal["l1", "l2"] = Field("l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths")
+    unit: Literal["record", "node"] = Field("record", description="what ε protects: one record, or all records of a node")
+    batch: Literal["mini-batch"] = Field("mini-batch", description="all records of a node make one update together")
+
+
+class GradientPerturbation(Walk[GradientPerturbationConfig]):
+    """Mini-batch gradient descent on a walk; the mean gradient of a node's records is perturbed, and charged to them."""
+
+    Config = GradientPerturbationConfig
+
+    def setup(self, world: World) -> None:
+        """Check that the records are as short as the guarantee needs, and open a ledger."""
+        super().setup(world)
+        config = self.config
+        refuse_long(config.records, config.norm, self.name)
+        self.ledger = Ledger(config.schedule, config.epsilon, config.records.rows.label.size)
+        self._noise = Noise(True, NORMS[config.norm], config.unit == "record", self.key("noise"))
+
+    def _privacy(self) -> tuple[Noise, Budget]:
+        return self._noise, self.ledger.budget
+
+    def guarantee(self) -> Guarantee:
+        """ε per record or node: visits compose to the whole budget, records of different people in parallel."""
+        return Guarantee(self.config.epsilon, self.config.unit)
+
+    def observe(self, world: World) -> dict[str, float]:
+        """What was spent, besides what a walk tells."""
+        return super().observe(world) | self.ledger.metrics()

@@ -1,0 +1,215 @@
+"""Models that walk over the network and are updated wherever they come: sequential gradient descent, fully distributed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from golfsim import rng
+from golfsim.kernels import kernel, leaf
+from golfsim.learner import Learner, score
+from golfsim.ledger import Budget
+from golfsim.overlay import Overlay
+from golfsim.protocol import Layer, LayerConfig
+from golfsim.records import Records
+from golfsim.rng import below, draw, unit
+from golfsim.updates import LEARNERS, Noise, Rule, keep_model, learn
+
+if TYPE_CHECKING:
+    from golfsim.world import World
+
+LOST = -1
+
+
+@leaf
+def next_node(start, neighbour, pool, online, here, h):
+    """A random live neighbour, or any of the pool where there is no graph; −1 where there is none."""
+    if start.size == 0:
+        if pool.size < 2:
+            return np.int64(-1)
+        place = below(h, pool.size - 1)
+        return np.int64(pool[place] if pool[place] < here else pool[place + 1])
+    alive = 0
+    for place in range(start[here], start[here + 1]):
+        alive += online[neighbour[place]]
+    if alive == 0:
+        return np.int64(-1)
+    left = below(h, alive)
+    for place in range(start[here], start[here + 1]):
+        left -= online[neighbour[place]]
+        if left < 0:
+            return np.int64(neighbour[place])
+    return np.int64(-1)
+
+
+@kernel
+def hop(start, neighbour, pool, online, side, at, key, cycle, loss, path):
+    """Each token goes from node to node; path[walker, hop] is where it comes, −1 once it waits or is lost.
+
+    Returns how many messages were sent and lost.
+    """
+    sent = lost = 0
+    path[:] = -1
+    for walker in range(at.size):
+        for step in range(path.shape[1]):
+            here = at[walker]
+            if here < 0 or not online[here]:
+                break
+            there = next_node(start, neighbour, pool, online, here, draw(key, cycle, walker, 2 * step))
+            if there < 0:
+                break
+            sent += 1
+            cut = side.size > 0 and side[here] != side[there]
+            if cut or unit(draw(key, cycle, walker, 2 * step + 1)) < loss:
+                lost += 1
+                at[walker] = LOST
+                break
+            at[walker] = there
+            path[walker, step] = there
+    return sent, lost
+
+
+@kernel
+def visit(path, w, age, models, rows, rule, noise, budget, counts):
+    """Update each walker's model at each node of its path, hop by hop; counts of visits made and passed over."""
+    fresh = np.empty((models, w.shape[1]), np.float32)
+    for step in range(path.shape[1]):
+        for walker in range(path.shape[0]):
+            if path[walker, step] >= 0:
+                start = walker * models
+                new_age = learn(w, start, age[walker], rows, path[walker, step], rule, noise, budget, fresh)
+                counts[1 if new_age == age[walker] else 0] += 1
+                age[walker] = new_age
+                keep_model(fresh, w, start)
+
+
+class WalkConfig(LayerConfig):
+    """A walk's settings."""
+
+    peers: Layer[Overlay[Any]] = Field(description="the overlay that the walk follows")
+    records: Layer[Records[Any]] = Field(description="the records that models are updated with; “raw” is not private")
+    learner: Literal["pegasos", "logistic", "mean"] = Field("pegasos", description="how a record changes a model")
+    lam: float = Field(1e-4, alias="lambda", gt=0, description="the regularisation λ; the step is 1/(λt)")
+    batch: Literal["mini-batch", "one-by-one"] = Field(
+        "mini-batch", description="several records of a node make one update together, or one each"
+    )
+    walkers: int = Field(1, ge=1, description="how many models walk")
+    hops: int = Field(1, ge=1, description="how many nodes each visits in a cycle")
+    path: Literal["walk", "tour"] = Field(
+        "walk", description="from neighbour to neighbour, or all online nodes once in random order, then again"
+    )
+    restart: Literal["never", "afresh", "resend"] = Field(
+        "never",
+        description="a walk whose token was lost is gone; or a random node begins anew with the zero model; or the last "
+        "holder notices and sends it again in the next cycle",
+    )
+
+
+C = TypeVar("C", bound=WalkConfig)
+
+
+class Walk(Learner[C]):
+    """What all walks have in common."""
+
+    accepts = frozenset({"loss", "partition"})
+
+    def setup(self, world: World) -> None:
+        """All models zero, nobody under way yet."""
+        config = self.config
+        walkers, models = config.walkers, config.records.models
+        self.w = np.zeros((walkers, models, config.records.features), np.float32)
+        self.age = np.zeros(walkers, np.int32)
+        self.at = np.full(walkers, LOST, np.int32)
+        self.begun = np.zeros(walkers, np.bool_)
+        self.toured = np.zeros(walkers, np.int64)
+        self.visits = np.zeros(2, np.int64)  # made, passed over
+        self._rule = Rule(LEARNERS[config.learner][0], config.lam, config.batch == "one-by-one")
+        self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
+        self._bytes = self.w[0].nbytes + self.age.itemsize
+        self._no_budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
+
+    def _privacy(self) -> tuple[Noise, Budget]:
+        """No noise, nothing charged."""
+        return Noise(False, 0, False, np.uint64(0)), self._no_budget
+
+    def step(self, world: World) -> None:
+        """Let lost walks begin again, then every walker goes its way of this cycle and learns on it."""
+        if world.order.size == 0:
+            return
+        before = self.at.copy()
+        self._begin(world)
+        path = self._tours(world) if self.config.path == "tour" else self._walks(world)
+        noise, budget = self._privacy()
+        w = self.w.reshape(-1, self.w.shape[2])
+        visit(path, w, self.age, self.w.shape[1], self.config.records.rows, self._rule, noise, budget, self.visits)
+        if self.config.restart == "resend":
+            gone = (self.at == LOST) & (before != LOST)
+            self.at[gone] = before[gone]
+
+    def _begin(self, world: World) -> None:
+        """Walkers that never began, or may begin afresh, start at random online nodes."""
+        new = ~self.begun
+        if self.config.restart == "afresh":
+            new |= self.at == LOST
+        walkers = np.flatnonzero(new).astype(np.int32)
+        pool = np.flatnonzero(world.online).astype(np.int32)
+        self.at[walkers] = pool[rng.integers(self._start_key, walkers, pool.size, world.cycle)]
+        self.begun[walkers] = True
+        self.w[walkers] = 0
+        self.age[walkers] = 0
+
+    def _walks(self, world: World) -> NDArray[np.int32]:
+        path = np.empty((self.at.size, self.config.hops), np.int32)
+        links = self.config.peers.links(world)
+        nothing = np.empty(0, np.int32)
+        start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
+        transport = world.transport
+        pool = np.flatnonzero(world.online).astype(np.int32)
+        sent, lost = hop(
+            start, neighbour, pool, world.online, transport.side(), self.at, self._hop_key, world.cycle, transport.loss, path
+        )
+        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=self._bytes)
+        return path
+
+    def _tours(self, world: World) -> NDArray[np.int32]:
+        """The next nodes of each walker's tour over all nodes; those that are offline are left out."""
+        path = np.full((self.at.size, self.config.hops), -1, np.int32)
+        for walker in range(self.at.size):
+            filled = 0
+            while filled < self.config.hops:
+                lap, place = divmod(int(self.toured[walker]), world.nodes)
+                order = rng.permutation(self._tour_key, walker * 2**20 + lap, world.nodes)
+                part = order[place : place + self.config.hops - filled]
+                path[walker, filled : filled + part.size] = np.where(world.online[part], part, -1)
+                self.toured[walker] += part.size
+                filled += part.size
+        sent = int((path >= 0).sum())
+        world.transport.count(self, sent=sent, delivered=sent, lost=0, size=self._bytes)
+        return path
+
+    def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """One matrix product for all walkers."""
+        return score(self.w[nodes], x)
+
+    def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Updates on each model's way."""
+        return self.age[nodes]
+
+    def holders(self, world: World) -> NDArray[np.int32]:
+        """The walkers that are not lost."""
+        alive = self.begun if self.config.path == "tour" else self.at != LOST
+        return np.flatnonzero(alive).astype(np.int32)
+
+    def observe(self, world: World) -> dict[str, float]:
+        """Walkers under way, and their visits."""
+        made, passed = self.visits.tolist()
+        return {"walkers": float(self.holders(world).size), "visits.made": float(made), "visits.passed_over": float(passed)}
+
+
+class RandomWalk(Walk[WalkConfig]):
+    """Sequential gradient descent: models walk from node to node and learn from each node's records, without noise."""
+
+    Config = WalkConfig

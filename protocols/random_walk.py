@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,9 @@ class WalkConfig(LayerConfig):
         "mini-batch", description="several records of a node make one update together, or one each"
     )
     walkers: int = Field(1, ge=1, description="how many models walk")
-    hops: int = Field(1, ge=1, description="how many nodes each visits in a cycle")
+    hops: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
+        1, description="how many nodes each visits in a cycle; “all”: as many as there are"
+    )
     path: Literal["walk", "tour"] = Field(
         "walk", description="from neighbour to neighbour, or all online nodes once in random order, then again"
     )
@@ -126,6 +128,7 @@ class Walk(Learner[C]):
         self.begun = np.zeros(walkers, np.bool_)
         self.toured = np.zeros(walkers, np.int64)
         self.visits = np.zeros(2, np.int64)  # made, passed over
+        self._hops = world.nodes if config.hops == "all" else config.hops
         self._rule = Rule(LEARNERS[config.learner][0], config.lam, config.batch == "one-by-one")
         self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
         self._bytes = self.w[0].nbytes + self.age.itemsize
@@ -162,7 +165,7 @@ class Walk(Learner[C]):
         self.age[walkers] = 0
 
     def _walks(self, world: World) -> NDArray[np.int32]:
-        path = np.empty((self.at.size, self.config.hops), np.int32)
+        path = np.empty((self.at.size, self._hops), np.int32)
         links = self.config.peers.links(world)
         nothing = np.empty(0, np.int32)
         start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
@@ -176,13 +179,13 @@ class Walk(Learner[C]):
 
     def _tours(self, world: World) -> NDArray[np.int32]:
         """The next nodes of each walker's tour over all nodes; those that are offline are left out."""
-        path = np.full((self.at.size, self.config.hops), -1, np.int32)
+        path = np.full((self.at.size, self._hops), -1, np.int32)
         for walker in range(self.at.size):
             filled = 0
-            while filled < self.config.hops:
+            while filled < self._hops:
                 lap, place = divmod(int(self.toured[walker]), world.nodes)
                 order = rng.permutation(self._tour_key, walker * 2**20 + lap, world.nodes)
-                part = order[place : place + self.config.hops - filled]
+                part = order[place : place + self._hops - filled]
                 path[walker, filled : filled + part.size] = np.where(world.online[part], part, -1)
                 self.toured[walker] += part.size
                 filled += part.size

@@ -366,7 +366,7 @@ class Mailbox(Stateful):
         """What is to be delivered now, in sending order: (slots, receivers); slots are valid until the next `put`."""
         slots = np.empty(self.dst.size - self.free_count, np.int32)
         n = 0
-        last = min(world.cycle, self.collected + self.head.size)
+        last = min(world.cycle, self.collected + self.head.size - 1)
         for cycle in range(self.collected + 1, last + 1):
             self.free_count, more, lost = collect(
                 cycle % self.head.size, world.online, world.transport.side(), self.src, self.dst, self.following,

@@ -12,7 +12,7 @@ from golfsim.state import Stateful
 
 PEERS = {"name": "peers", "use": "uniform"}
 LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw", "variant": "mu", "cache": 2}
-CHURN = [{"kind": "rate", "leave": 0.2, "return": 0.4}, {"kind": "lognormal", "online": 0.8, "mu": 1.0, "sigma": 1.0}]
+CHURN = [{"kind": "rate", "leave": 0.2, "rejoin": 0.4}, {"kind": "lognormal", "online": 0.8, "mu": 1.0, "sigma": 1.0}]
 
 
 def whole_tree(**tables):

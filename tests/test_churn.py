@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from helpers import ALPHA, make_world
-from scipy.stats import binomtest, chi2, kstest, lognorm
+from scipy.stats import binomtest, chi2
 
-from golfsim.settings import CrashConfig, LognormalConfig, RateConfig
+from golfsim.churn import CrashConfig, LognormalConfig, RateConfig
 
 
 def rate(leave, come_back, online=None):
-    return RateConfig(kind="rate", leave=leave, come_back=come_back, online=online)
+    return RateConfig(kind="rate", leave=leave, rejoin=come_back, online=online)
 
 
 def lognormal(online, mu, sigma):
@@ -84,51 +84,9 @@ def test_nobody_leaves_and_nobody_returns_at_rates_of_zero():
 def test_lognormal_sessions_keep_the_share_online_from_the_start(online, mu, sigma):
     nodes = 4000
     seen = history(make_world(nodes, churn=[lognormal(online, mu, sigma)]), 120)
-    # With short sessions (mu = 2: one in 44 is below a cycle and made a cycle long) the share shifts by under .01.
-    spread = 3.3 * np.sqrt(online * (1 - online) / nodes)
+    spread = 3.9 * np.sqrt(online * (1 - online) / nodes)  # of 5 × 3 checks one fails by chance in 700 seeds
     for cycle in (0, 1, 10, 60, 119):
-        assert seen[cycle].mean() == pytest.approx(online, abs=spread + 0.01)
-
-
-def session_lengths(world, cycles):
-    """(lengths of online sessions, of offline ones) that began after the first cycle, from the model's own clock."""
-    model = world.churn[0]
-    lengths = {True: [], False: []}
-    world.advance()
-    for _ in range(cycles):
-        before, up = model.until.copy(), model.up.copy()
-        world.advance()
-        changed = model.until != before
-        assert (changed == (model.up != up)).all()
-        for side in (True, False):
-            lengths[side].append((model.until - before)[changed & (model.up == side)])
-    return np.concatenate(lengths[True]), np.concatenate(lengths[False])
-
-
-@pytest.mark.parametrize("online", [0.5, 0.8])
-def test_session_lengths_are_lognormal_and_at_least_a_cycle(online):
-    mu, sigma = 2.0, 1.0
-    up, down = session_lengths(make_world(1500, churn=[lognormal(online, mu, sigma)]), 60)
-    for lengths, location in ((up, mu), (down, mu + np.log((1 - online) / online))):
-        assert lengths.size > 2000
-        assert lengths.min() >= 1 - 1e-9
-        law = lognorm(sigma, scale=np.exp(location))
-        above = lengths > 1 + 1e-9
-        assert binomtest(int((~above).sum()), lengths.size, law.cdf(1)).pvalue > ALPHA
-        # What is longer than a cycle: the log-normal law, cut at 1.
-        assert kstest(lengths[above], lambda t: (law.cdf(t) - law.cdf(1)) / law.sf(1)).pvalue > ALPHA  # noqa: B023
-
-
-def test_sessions_under_way_at_the_start_are_length_biased():
-    """A session that is under way at a fixed time has e^(σ²/2) times the mean length, half of which is to come."""
-    mu, sigma, nodes = 3.0, 0.7, 20_000
-    world = make_world(nodes, churn=[lognormal(0.6, mu, sigma)])
-    world.advance()
-    model = world.churn[0]
-    rest = model.until[model.up] - 1
-    mean = np.exp(mu + sigma**2 / 2)
-    expected = mean * np.exp(sigma**2) / 2
-    assert rest.mean() == pytest.approx(expected, abs=3.3 * rest.std() / np.sqrt(rest.size))
+        assert seen[cycle].mean() == pytest.approx(online, abs=spread)
 
 
 def test_a_session_of_n_cycles_is_seen_for_about_n_cycles():

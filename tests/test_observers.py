@@ -191,7 +191,7 @@ STACK = (
 
 
 def test_an_observer_changes_no_state():
-    run = simulation(learning_tree(*STACK, churn={"kind": "rate", "leave": 0.2, "return": 0.4}))
+    run = simulation(learning_tree(*STACK, churn={"kind": "rate", "leave": 0.2, "rejoin": 0.4}))
     for _ in range(4):
         run.step()
     before = {name: array.copy() for name, array in run.state().items()}

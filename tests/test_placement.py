@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim.errors import UserError
-from golfsim.placement import by_node, node_count, place
-from golfsim.settings import NodesConfig
+from golfsim.placement import NodesConfig, Placement
+from golfsim.placement import place as place_labelled
+
+
+def place(config, records, seed):
+    """Place records of two classes."""
+    y = np.arange(records, dtype=np.int32) % 2
+    found = place_labelled(config, y, ("no", "yes"), {}, seed)
+    return found.rows, found.counts
 
 
 @given(st.integers(1, 30), st.integers(1, 5), st.integers(0, 10**6))
@@ -50,7 +57,7 @@ def test_records_that_do_not_fit_are_the_users_error(keys, records, key, hint):
 
 @pytest.mark.parametrize(("keys", "nodes"), [({"records": 3}, 4), ({"number": 7, "records": 3}, 7), ({}, 12)])
 def test_the_number_of_nodes_follows_from_the_records_unless_given(keys, nodes):
-    assert node_count(NodesConfig(**keys), 12) == nodes
+    assert place(NodesConfig(**keys, repeat=True), 12, 1)[1].size == nodes
 
 
 def test_placement_is_random_and_a_function_of_the_seed():
@@ -67,7 +74,8 @@ def test_a_node_holds_the_records_of_the_users_node_with_its_label(counts, seed)
     label = rng.permutation(len(counts)).astype(np.int32)
     rows = rng.permutation(counts.sum())
     starts = np.cumsum(counts) - counts
-    new, stop = by_node(rows, counts, label)
+    moved = Placement(rows, counts, np.zeros(counts.size, np.int64)).renumbered(label)
+    new, stop = moved.rows, np.cumsum(moved.counts)
     begin = 0
     for node, users in enumerate(label):
         assert new[begin : stop[node]].tolist() == rows[starts[users] : starts[users] + counts[users]].tolist()
@@ -88,6 +96,6 @@ def test_a_runs_raw_layer_holds_the_training_records_as_placed():
     assert not raw.folded
     for node, users in enumerate(run.world.label):
         mine = slice(raw.first[node], raw.stop[node])
-        assert (raw.x[mine, 0] == data.x[placed[users]]).all()
+        assert (raw.x[mine] == data.x[placed[users]]).all()
         assert (raw.label[mine] == data.y[placed[users]]).all()
     assert raw.stop[-1] == len(data.x)

@@ -131,7 +131,7 @@ def test_who_has_nobody_to_choose_chooses_minus_one(tmp_path, liveness):
         ("0 1\n2\n", "two node numbers"),
         ("0 a\n", "two node numbers"),
         ("0.5 1\n", "two node numbers"),
-        (None, "not found"),
+        (None, "No such file"),
     ],
 )
 def test_a_bad_edge_list_is_the_users_error_at_the_key_of_the_file(tmp_path, text, complaint):

@@ -24,18 +24,19 @@ class Case:
         slices = models if folded else 1
         x = rng.normal(size=(stop[-1], slices, features)).astype(np.float32)
         label = rng.integers(0, max(models, 2), stop[-1]).astype(np.int32)
-        self.rows = Rows(x, label, stop - counts, stop, folded)
+        self.rows = Rows(x.reshape(-1, features), label, stop - counts, stop, folded)
+        self.x = x
         self.w = rng.normal(size=(models, features)).astype(np.float32)
         self.mine = slice(stop[0], stop[1])
 
     def run(self, rule, age):
         out = np.full_like(self.w, np.nan)
-        new_age = update(self.w, np.int32(age), self.rows, 1, rule, out)
+        new_age = update(self.w, 0, np.int32(age), self.rows, 1, rule, out)
         return out, new_age
 
     def reference(self, learner, lam, age, one_by_one):
         """By naive.update; with the sign folded in, a model at a time with records of class 1."""
-        x, label = self.rows.x[self.mine].astype(np.float64), self.rows.label[self.mine]
+        x, label = self.x[self.mine].astype(np.float64), self.rows.label[self.mine]
         start = self.w.astype(np.float64)
         if not self.rows.folded:
             return naive.update((start, age), x[:, 0], label, lam, learner, not one_by_one)
@@ -102,18 +103,18 @@ def test_a_node_without_records_leaves_model_and_age_as_they_are(learner):
 
 @pytest.mark.parametrize(("sign", "rest"), [(1, 0.0), (-1, 1.0)])
 def test_logistic_regression_survives_a_huge_margin(sign, rest):
-    rows = Rows(np.ones((1, 1, 1), np.float32), np.array([1], np.int32), np.array([0]), np.array([1]), False)
+    rows = Rows(np.ones((1, 1), np.float32), np.array([1], np.int32), np.array([0]), np.array([1]), False)
     w, out = np.full((1, 1), sign * 1e6, np.float32), np.empty((1, 1), np.float32)
     with np.errstate(over="ignore"):
-        update(w, np.int32(1), rows, 0, Rule(LEARNERS["logistic"][0], 1.0, False), out)
+        update(w, 0, np.int32(1), rows, 0, Rule(LEARNERS["logistic"][0], 1.0, False), out)
     assert out[0, 0] == pytest.approx(sign * 5e5 + rest / 2)
 
 
 def test_the_mean_of_yx_is_what_the_mean_learner_holds_after_one_pass(rng):
     x = rng.normal(size=(50, 1, 4)).astype(np.float32)
     label = rng.integers(0, 3, 50).astype(np.int32)
-    rows = Rows(x, label, np.array([0]), np.array([50]), False)
+    rows = Rows(x[:, 0], label, np.array([0]), np.array([50]), False)
     out = np.zeros((3, 4), np.float32)
-    assert update(out.copy(), np.int32(0), rows, 0, Rule(LEARNERS["mean"][0], 1.0, True), out) == 50
+    assert update(out.copy(), 0, np.int32(0), rows, 0, Rule(LEARNERS["mean"][0], 1.0, True), out) == 50
     signs = np.where(label[:, None] == np.arange(3), 1, -1)
     assert out == pytest.approx((signs[:, :, None] * x).mean(axis=0), abs=1e-6)

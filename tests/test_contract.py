@@ -201,7 +201,6 @@ def test_a_layer_that_rests_gets_its_mail_when_it_acts_again(entry, every, delay
     run = simulation(table)
     run.step()
     first_turn = run.world.transport.totals("subject")["messages.sent"]
-    assert first_turn > 0
     while not run.finished:
         run.step()
     assert run.world.transport.totals("subject")["messages.delivered"] == first_turn

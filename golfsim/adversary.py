@@ -92,8 +92,9 @@ class Tampering:
 
     @property
     def flips(self) -> list[tuple[int, NDArray[np.int32]]]:
-        """(cycle, nodes) from which on nodes train on wrong labels."""
-        return [(config.start, nodes) for config, nodes in self.members if config.kind == "flip-labels"]
+        """(cycle, nodes) from which on nodes train on wrong labels, earliest first."""
+        found = [(config.start, nodes) for config, nodes in self.members if config.kind == "flip-labels"]
+        return sorted(found, key=lambda flip: flip[0])
 
     def honest(self) -> NDArray[np.bool_]:
         """The nodes that follow the protocol to the end."""

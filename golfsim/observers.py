@@ -133,10 +133,11 @@ def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64
 
 
 def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:
-    """F1 of class 1 for each node; with more than two classes the mean over classes."""
+    """F1 of class 1 for each node; with more than two classes the mean over those that occur or are predicted."""
     found = []
     for one in [1] if classes == 2 else range(classes):
         hit, true = predicted == one, (y == one)[:, None]
         both = hit.sum(axis=0) + true.sum()
-        found.append(2 * (hit & true).sum(axis=0) / np.maximum(both, 1))
-    return np.asarray(np.mean(found, axis=0))
+        score = 2 * (hit & true).sum(axis=0) / np.maximum(both, 1)
+        found.append(score if classes == 2 else np.where(both > 0, score, np.nan))
+    return np.asarray(np.nanmean(found, axis=0))

@@ -39,6 +39,15 @@ def tuples(tree: Any) -> Any:
     return tree
 
 
+def lists(tree: Any) -> Any:
+    """The opposite of `tuples`: a tree as the parser would give it."""
+    if isinstance(tree, Mapping):
+        return {key: lists(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [lists(value) for value in tree]
+    return tree
+
+
 def explain(error: ValidationError, model: type[BaseModel], tree: Mapping[str, Any], prefix: Path = ()) -> list[Problem]:
     """One problem for each key that pydantic refuses; the branches of a union become one sentence."""
     by_path: dict[Path, list[ErrorDetails]] = {}

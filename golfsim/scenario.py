@@ -17,7 +17,7 @@ from golfsim.churn import ChurnConfig
 from golfsim.condition import Condition
 from golfsim.errors import UserError, nearest
 from golfsim.placement import NodesConfig
-from golfsim.problems import Problem, ScenarioError, explain, tuples
+from golfsim.problems import Problem, ScenarioError, explain, lists, tuples
 from golfsim.protocol import Protocol, find
 from golfsim.records import Raw
 from golfsim.settings import DataConfig, ObserveConfig, Settings, StopConfig
@@ -146,7 +146,7 @@ class _Source:
         new = _Source(self.file, self.folder, copy.deepcopy(self.tree), self.lines, dict(self.origin))
         for key, value in pairs:
             path = new.resolve(key)
-            _set(new.tree, path, value, key)
+            _set(new.tree, path, lists(value), key)
             new.origin[path] = where or f"--set {key}={value}"
         return new
 

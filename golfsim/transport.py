@@ -315,6 +315,8 @@ class Mailbox(Stateful):
         self.tail = np.full(longest + 1, -1, np.int32)
         self.free = np.arange(capacity, dtype=np.int32)
         self.free_count = capacity
+        self.number = np.zeros(capacity, np.int64)  # of each message, in sending order
+        self.sent = 0
         self.collected = 0
         self._names = tuple(rows)
         for name, like in rows.items():
@@ -322,7 +324,7 @@ class Mailbox(Stateful):
 
     @staticmethod
     def _refuse_what_does_not_fit(capacity: int, rows: dict[str, NDArray[Any]]) -> None:
-        need = capacity * (16 + sum(int(np.prod(row.shape[1:])) * row.itemsize for row in rows.values()))
+        need = capacity * (24 + sum(int(np.prod(row.shape[1:])) * row.itemsize for row in rows.values()))
         if capacity >= 2**31 or need > available():
             raise UserError(
                 f"up to {capacity:,} messages can be under way, which needs {readable(need)} of memory; "
@@ -350,11 +352,15 @@ class Mailbox(Stateful):
         Returns the slots they are kept in, in sending order.
         """
         slots = np.empty(dst.size, np.int32)
+        if arrives.sum() > self.free_count:
+            raise RuntimeError(f"{self._layer.name}: more messages than its mailbox was made for; see `each`")
         self.free_count, n = post(
             world.cycle, lag, src, dst, arrives, self.src, self.dst, self.following, self.head, self.tail, self.free,
             self.free_count, slots,
         )  # fmt: skip
         slots = slots[:n]
+        self.number[slots] = np.arange(self.sent, self.sent + n)
+        self.sent += n
         senders = self.src[slots] if row is None else row[arrives]
         for name in self._names:
             source, target = flat(rows_of[name]), flat(getattr(self, name))
@@ -365,15 +371,19 @@ class Mailbox(Stateful):
         """What is to be delivered now, in sending order: (slots, receivers); slots are valid until the next `put`."""
         slots = np.empty(self.dst.size - self.free_count, np.int32)
         n = 0
-        for cycle in range(max(self.collected + 1, world.cycle - self.head.size + 2), world.cycle + 1):
+        last = min(world.cycle, self.collected + self.head.size - 1)
+        for cycle in range(self.collected + 1, last + 1):
             self.free_count, more, lost = collect(
                 cycle % self.head.size, world.online, world.transport.side(), self.src, self.dst, self.following,
                 self.head, self.tail, self.free, self.free_count, slots[n:],
             )  # fmt: skip
             world.transport.count(self._layer, sent=0, delivered=more, lost=lost)
             n += more
+        slots = slots[:n]
+        if last > self.collected + 1:  # the layer has rested: several cycles' mail is due
+            slots = slots[np.argsort(self.number[slots])]
         self.collected = world.cycle
-        return slots[:n], self.dst[slots[:n]]
+        return slots, self.dst[slots]
 
 
 def flat(rows: NDArray[Any]) -> NDArray[Any]:

@@ -131,8 +131,8 @@ def take_in(views, slots, receiver, carried, answers, now, key, reply):
         if not answers[slots[e]]:
             reply[e, 0] = descriptor(now, r)
             reply[e, 1:] = views[r]
-        merged[:] = NONE
-        merge(carried[slots[e]], views[r], r, r, draw(key, now, e, 1) & 1 == 1, 0, merged)
+        n = merge(carried[slots[e]], views[r], r, r, draw(key, now, e, 1) & 1 == 1, 0, merged)
+        merged[n:] = NONE
         views[r] = merged
 
 

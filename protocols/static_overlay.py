@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -129,9 +130,11 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
 
     def _read(self, path: Path, nodes: int) -> NDArray[np.int64]:
         try:
-            edges = np.loadtxt(path, dtype=np.int64, usecols=(0, 1), ndmin=2, comments="#")
+            with path.open(encoding="utf-8") as lines, warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # an empty file is a graph without edges
+                edges = np.loadtxt(lines, dtype=np.int64, usecols=(0, 1), ndmin=2, comments="#").reshape(-1, 2)
         except OSError as error:
-            raise self._wrong("file", f"{path}: {error.strerror or error}") from None
+            raise self._wrong("file", f"{path}: {error.strerror}") from None
         except ValueError as error:
             raise self._wrong("file", f"{path}: expected two node numbers a line: {error}") from None
         if edges.size and not (edges.min() >= 0 and edges.max() < nodes):

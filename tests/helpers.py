@@ -1,0 +1,138 @@
+"""Small scenarios, worlds and layers to test with."""
+
+import copy
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from golfsim.engine import Simulation
+from golfsim.overlay import Overlay
+from golfsim.protocol import LayerConfig
+from golfsim.records import Raw
+from golfsim.scenario import Scenario
+from golfsim.transport import Transport, TransportConfig
+from golfsim.world import World
+
+HERE = Path(__file__).parent
+JIT = not numba.config.DISABLE_JIT
+needs_jit = pytest.mark.skipif(not JIT, reason="too large for kernels that are not compiled")
+
+# χ² and Kolmogorov–Smirnov tests fail below this p-value: one in a thousand right programs, for another seed.
+ALPHA = 1e-3
+
+AVERAGING = {"name": "averaging", "use": "user_protocols/averaging.py:Averaging", "peers": "peers"}
+
+
+def tree(*layers, nodes=30, cycles=6, **tables):
+    """A scenario without data as a dictionary; `nodes` is a number or a table, `tables` are top-level keys."""
+    base = {
+        "name": "a test",
+        "seed": 1,
+        "cycles": cycles,
+        "nodes": {"number": nodes} if isinstance(nodes, int) else nodes,
+        "protocol": [dict(layer) for layer in layers],
+        "observe": {"every": 1, "nodes": 10},
+    }
+    return copy.deepcopy(base | tables)
+
+
+def learning_tree(*layers, number=40, **tables):
+    """A scenario with a number of nodes that hold two records each, of two Gaussians."""
+    data = {"set": "random", "train": 2 * number, "test": 30, "scale": ["minmax"]}
+    return tree(*layers, **({"data": data, "nodes": {"records": 2}} | tables))
+
+
+def simulation(scenario_tree, **how):
+    """A run of a scenario given as a dictionary; its files are relative to tests/."""
+    return Simulation(Scenario.of(scenario_tree, HERE), **how)
+
+
+def finished(scenario_tree, **how):
+    """A run of a scenario that has come to its end."""
+    run = simulation(scenario_tree, **how)
+    for _ in run:
+        pass
+    return run
+
+
+def rows(run):
+    """The log of a run, for comparison: NaN equals NaN."""
+    return list(zip(run.log.cycles, run.log.names, map(repr, run.log.values), strict=True))
+
+
+def known_state(run):
+    """The state of a run without the rows of nodes that were never online: these have none until `start` gives it."""
+    for name, array in run.state().items():
+        by_node = name.startswith("layer.") and name.count("/") == 1 and array.shape[:1] == (run.world.nodes,)
+        yield name, array[run.world.seen] if by_node else array
+
+
+def assert_same_state(one, other):
+    """Bit for bit."""
+    left, right = dict(known_state(one)), dict(known_state(other))
+    assert left.keys() == right.keys()
+    for name in left:
+        assert left[name].dtype == right[name].dtype, name
+        assert left[name].shape == right[name].shape, name
+        assert left[name].tobytes() == right[name].tobytes(), name
+
+
+def make_world(
+    nodes, *, seed=1, threads=1, shuffled=False, churn=(), adversary=(), layers=("layer",), folder=HERE, **transport
+):
+    """A world before its first cycle; `transport` are the keys of that table."""
+    return World(
+        nodes,
+        seed,
+        threads=threads,
+        shuffled=shuffled,
+        transport=Transport(TransportConfig(**transport), seed, list(layers)),
+        churn_configs=tuple(churn),
+        adversaries=tuple(adversary),
+        folder=folder,
+    )
+
+
+def at_cycle(world, cycle, online=None):
+    """Set a world's cycle and who is online, without churn having a say."""
+    world.cycle = cycle
+    world.online = np.ones(world.nodes, np.bool_) if online is None else np.asarray(online, np.bool_)
+    world.order = np.flatnonzero(world.online).astype(np.int32)
+    return world
+
+
+def make_layer(protocol, world, name="layer", seed=1, folder=HERE, **keys):
+    """A layer of its own, set up."""
+    layer = protocol(name, protocol.Config(name=name, use="test", **keys), seed, folder)
+    layer.setup(world)
+    return layer
+
+
+def make_raw(records, classes):
+    """A raw layer from (xs, labels) for each node."""
+    counts = [len(labels) for _, labels in records]
+    x = np.concatenate([np.asarray(xs, np.float32) for xs, _ in records])
+    label = np.concatenate([np.asarray(labels, np.int32) for _, labels in records])
+    return Raw(x, label, np.array(counts, np.int64), classes)
+
+
+class GivenPeers(Overlay[LayerConfig]):
+    """An overlay that answers what the test says: `_peer[i]` for node i."""
+
+    Config = LayerConfig
+    accepts = frozenset({"loss", "delay"})
+
+    def choose(self, world, nodes, key, k=0):
+        return self._peer[nodes]
+
+    def links(self, world):
+        return None
+
+
+def p_of_chi_square(counts, expected=None):
+    """The p-value of counts that should be equally (or as expected) frequent."""
+    from scipy.stats import chisquare
+
+    return chisquare(np.ravel(counts), None if expected is None else np.ravel(expected)).pvalue

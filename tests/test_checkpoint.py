@@ -1,0 +1,213 @@
+"""A run interrupted and resumed."""
+
+import io
+
+import numpy as np
+import pytest
+from helpers import AVERAGING, assert_same_state, finished, learning_tree, make_world, rows, simulation, tree
+
+from golfsim import checkpoint
+from golfsim.errors import UserError
+from golfsim.state import Stateful
+
+PEERS = {"name": "peers", "use": "uniform"}
+LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw", "variant": "mu", "cache": 2}
+CHURN = [{"kind": "rate", "leave": 0.2, "rejoin": 0.4}, {"kind": "lognormal", "online": 0.8, "mu": 1.0, "sigma": 1.0}]
+
+
+def whole_tree(**tables):
+    """All that has a state: churn, mail under way, a learner with a cache."""
+    how = {"churn": CHURN, "transport": {"loss": 0.1, "delay": [1, 5]}, "order": "shuffled"}
+    return learning_tree(PEERS, LEARNING, cycles=12, **(how | tables))
+
+
+def saved(path, scenario_tree=None, cycles=5):
+    run = simulation(scenario_tree or whole_tree())
+    for _ in range(cycles):
+        run.step()
+    checkpoint.save(run, path)
+    return run
+
+
+@pytest.mark.parametrize("at", [1, 5, 11])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, at, threads):
+    path = tmp_path / "state"
+    half = saved(path, cycles=at)
+    resumed = simulation(whole_tree(), threads=threads)
+    checkpoint.load(resumed, path)
+    assert_same_state(resumed, half)
+    assert (resumed.world.order == half.world.order).all()
+    assert list(resumed) == list(range(at + 1, 13))
+    whole = finished(whole_tree())
+    assert rows(resumed) == rows(whole)
+    assert_same_state(resumed, whole)
+    assert resumed.log.frame().equals(whole.log.frame())
+
+
+def test_saving_changes_nothing(tmp_path):
+    run = simulation(whole_tree())
+    for _ in run:
+        checkpoint.save(run, tmp_path / "state")
+    whole = finished(whole_tree())
+    assert rows(run) == rows(whole)
+    assert_same_state(run, whole)
+
+
+def test_a_finished_run_stays_finished(tmp_path):
+    path = tmp_path / "state"
+    whole = finished(whole_tree())
+    checkpoint.save(whole, path)
+    resumed = simulation(whole_tree())
+    checkpoint.load(resumed, path)
+    assert list(resumed) == []
+    assert rows(resumed) == rows(whole)
+
+
+def test_a_value_that_is_not_a_number_survives(tmp_path):
+    run = saved(tmp_path / "state")
+    run.log.add(5, {"peers": {"odd": float("nan"), "endless": float("inf"), "tiny": 5e-324}})
+    checkpoint.save(run, tmp_path / "state")
+    resumed = simulation(whole_tree())
+    checkpoint.load(resumed, tmp_path / "state")
+    assert rows(resumed) == rows(run)
+
+
+def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    run = saved(path)
+    before = path.read_bytes()
+    run.step()
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.save(run, path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.parametrize("where", [0.0, 0.0001, 0.002, 0.5, 0.999])
+def test_a_single_damaged_byte_is_noticed(tmp_path, where):
+    path = tmp_path / "state"
+    saved(path)
+    content = bytearray(path.read_bytes())
+    content[int(where * len(content))] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"state: (damaged|not a checkpoint)"):
+        checkpoint.load(simulation(whole_tree()), path)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 21, 60, 85, 500, -1])
+def test_a_truncated_file_is_refused(tmp_path, keep):
+    path = tmp_path / "state"
+    saved(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match=r"state: (damaged|not a checkpoint)"):
+        checkpoint.load(simulation(whole_tree()), path)
+
+
+def test_a_missing_file_is_the_users_error(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        checkpoint.load(simulation(whole_tree()), tmp_path / "state")
+
+
+@pytest.mark.parametrize(
+    ("other", "how", "differing"),
+    [
+        (whole_tree(seed=2), {}, "seed"),
+        (whole_tree(), {"run": 2}, "seed"),
+        (whole_tree(transport={"loss": 0.2, "delay": [1, 5]}), {}, "scenario"),
+        (whole_tree(churn=CHURN[:1]), {}, "scenario"),
+        (whole_tree(data={"set": "random", "train": 80, "test": 30, "scale": ["minmax"], "test_seed": 9}), {}, "data"),
+    ],
+)
+def test_the_checkpoint_of_another_run_is_refused(tmp_path, other, how, differing):
+    path = tmp_path / "state"
+    saved(path)
+    with pytest.raises(UserError, match=f"another run:.*{differing}"):
+        checkpoint.load(simulation(other, **how), path)
+
+
+def test_a_refused_checkpoint_leaves_the_run_as_it_was(tmp_path):
+    saved(tmp_path / "state")
+    other = simulation(whole_tree(seed=2))
+    with pytest.raises(UserError):
+        checkpoint.load(other, tmp_path / "state")
+    for _ in other:
+        pass
+    assert rows(other) == rows(finished(whole_tree(seed=2)))
+
+
+def test_the_state_of_another_shape_is_refused_with_its_name():
+    run = simulation(tree(PEERS, AVERAGING))
+    run.step()
+    arrays = run.state()
+    arrays["layer.averaging/value"] = arrays["layer.averaging/value"][:-1]
+    with pytest.raises(ValueError, match=r"Averaging\.value: expected float64\[30\], found float64\[29\]"):
+        run.restore(arrays)
+    del arrays["layer.averaging/value"]
+    with pytest.raises(ValueError, match="found nothing"):
+        run.restore(arrays)
+
+
+def test_a_checkpoint_has_no_pickle(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    saved(path)
+    payload = path.read_bytes()[len(checkpoint.MAGIC) + checkpoint.DIGEST :]
+    with np.load(io.BytesIO(payload), allow_pickle=False) as file:
+        assert all(file[name].dtype != object for name in file.files)
+
+    def refuse(*_, **__):
+        raise AssertionError("pickle was used")
+
+    monkeypatch.setattr("pickle.load", refuse)
+    monkeypatch.setattr("pickle.loads", refuse)
+    checkpoint.load(simulation(whole_tree()), path)
+
+
+def test_an_array_of_objects_cannot_be_saved(tmp_path):
+    run = simulation(tree(PEERS, AVERAGING))
+    run.step()
+    run.layer("averaging").odd = np.array([{}, []], dtype=object)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        checkpoint.save(run, tmp_path / "state")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, "text", None, {1}, (1, 2), lambda: 0])
+def test_a_public_attribute_that_is_no_state_is_a_type_error_that_says_what_to_do(value):
+    class Part(Stateful):
+        def __init__(self):
+            self.wrong = value
+
+    with pytest.raises(TypeError, match=r"Part\.wrong is a .*begin the name with “_”"):
+        Part().state()
+
+
+def test_state_is_public_arrays_numbers_and_parts():
+    class Part(Stateful):
+        def __init__(self, fill):
+            self.array = np.full(3, fill, np.float32)
+            self._hidden = [fill]
+
+    class Owner(Stateful):
+        def __init__(self, fill):
+            self.count, self.share, self.flag, self.word = fill, fill / 2, bool(fill), np.int32(fill)
+            self.part = Part(fill)
+
+    one, other = Owner(5), Owner(0)
+    array = other.part.array
+    assert set(one.state()) == {"count", "share", "flag", "word", "part/array"}
+    other.restore({name: value.copy() for name, value in one.state().items()})
+    assert (other.count, other.share, other.flag, other.word) == (5, 2.5, True, 5)
+    assert [type(v) for v in (other.count, other.share, other.flag)] == [int, float, bool]
+    assert other.part.array is array
+    assert array.tolist() == [5, 5, 5]
+    assert other.part._hidden == [0]
+
+
+def test_the_worlds_state_is_what_the_next_cycle_depends_on():
+    assert set(make_world(3).state()) == {"cycle", "online", "seen", "transport/counts"}

@@ -1,0 +1,299 @@
+"""One contract for every protocol, ours and a user's. A new protocol joins with an entry in `ENTRIES`."""
+
+from dataclasses import dataclass
+from typing import get_origin
+
+import naive
+import numpy as np
+import pytest
+from helpers import AVERAGING, HERE, assert_same_state, finished, learning_tree, rows, simulation, tree
+
+from golfsim import checkpoint, parallel
+from golfsim.overlay import Overlay
+from golfsim.problems import ScenarioError
+from golfsim.protocol import find, installed
+from golfsim.records import Records
+from golfsim.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The smallest table that runs a protocol, the layers it builds on, and whether it needs data."""
+
+    layer: dict
+    below: tuple = ()
+    data: bool = False
+
+    @property
+    def protocol(self):
+        return find(self.layer["use"], HERE)
+
+
+PEERS = {"name": "peers", "use": "uniform"}
+VIEWS = {"name": "peers", "use": "newscast", "view": 5}
+GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
+
+ENTRIES = {
+    "uniform": Entry({"use": "uniform"}),
+    "static_overlay": Entry({"use": "static_overlay", "neighbours": 4}),
+    "newscast": Entry({"use": "newscast", "view": 6}),
+    "golf": Entry(GOLF, (PEERS,), data=True),
+    "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
+    "golf over newscast": Entry(GOLF, (VIEWS,), data=True),
+    "a user's own": Entry({key: AVERAGING[key] for key in ("use", "peers")}, (PEERS,)),
+}
+NODES = 61  # a number that no other dimension of a state has
+CHURN = {"kind": "rate", "leave": 0.2, "rejoin": 0.3}
+FAULTS = {"loss": {"loss": 0.3}, "delay": {"delay": [1, 4]}}
+
+
+def probe(protocol):
+    """A layer that shows in the log what a layer without metrics of its own does."""
+    if issubclass(protocol, Overlay):
+        return [AVERAGING | {"name": "probe", "peers": "subject"}]
+    if issubclass(protocol, Records):
+        return [GOLF | {"name": "probe", "records": "subject"}]
+    return []
+
+
+def scenario(entry, *, probed=True, number=NODES, **tables):
+    """The entry's protocol as the layer “subject”, among all that it needs."""
+    above = probe(entry.protocol) if probed else []
+    below = list(entry.below)
+    if probed and issubclass(entry.protocol, Records) and not any(layer["name"] == "peers" for layer in below):
+        below.append(PEERS)
+    layers = [*below, {"name": "subject"} | entry.layer, *above]
+    if entry.data:
+        return learning_tree(*layers, number=number, **tables)
+    return tree(*layers, nodes=number, **tables)
+
+
+def accepted(entry, faults=("loss", "delay"), probed=True):
+    """The transport with those of the faults that all layers accept."""
+    layers = [*entry.below, entry.layer, *(probe(entry.protocol) if probed else [])]
+    common = frozenset.intersection(*(find(layer["use"], HERE).accepts for layer in layers))
+    return {key: value for fault in faults if fault in common for key, value in FAULTS[fault].items()}
+
+
+@pytest.fixture(params=ENTRIES.values(), ids=list(ENTRIES))
+def entry(request):
+    return request.param
+
+
+def test_every_installed_protocol_has_an_entry():
+    assert set(installed()) <= {entry.layer["use"] for entry in ENTRIES.values()}
+
+
+def test_the_same_seed_gives_the_same_rows_and_state(entry):
+    one, other = (finished(scenario(entry, churn=CHURN, transport=accepted(entry))) for _ in range(2))
+    assert len(rows(one)) > 6
+    assert rows(one) == rows(other)
+    assert_same_state(one, other)
+
+
+def test_another_seed_gives_other_rows(entry):
+    one, other = (finished(scenario(entry, seed=seed)) for seed in (1, 2))
+    assert one.log.names == other.log.names
+    assert one.log.values != other.log.values
+
+
+@pytest.mark.parametrize("faults", [(), ("loss",), ("loss", "delay")], ids=["no faults", "loss", "loss and delay"])
+def test_one_two_and_three_threads_give_the_same_bits(entry, faults, monkeypatch):
+    monkeypatch.setattr(parallel, "SMALLEST_SHARE", 4)  # so that small networks are shared out, too
+    transport = accepted(entry, faults, probed=False)
+    table = scenario(entry, probed=False, number=301, cycles=5, churn=CHURN, transport=transport)
+    one, two, three = (finished(table, threads=threads) for threads in (1, 2, 3))
+    assert rows(one) == rows(two) == rows(three)
+    assert_same_state(one, two)
+    assert_same_state(one, three)
+
+
+def per_node(layer):
+    """The arrays of a layer's state that have a row for each node."""
+    return {name: array for name, array in layer.state().items() if array.ndim and len(array) == NODES}
+
+
+@pytest.mark.parametrize("order", ["fixed", "shuffled"])
+def test_nothing_happens_to_a_node_while_it_is_offline_and_nothing_becomes_nan(entry, order):
+    transport = accepted(entry, probed=False)
+    run = simulation(scenario(entry, probed=False, cycles=15, churn=CHURN, transport=transport, order=order))
+    layer, away = run.layer("subject"), 0
+    while not run.finished:
+        before = {name: array.copy() for name, array in per_node(layer).items()}
+        run.step()
+        offline, known = ~run.world.online, run.world.seen
+        away += offline.sum()
+        for name, array in per_node(layer).items():
+            assert array[offline].tobytes() == before[name][offline].tobytes(), name
+            assert array.dtype.kind != "f" or np.isfinite(array[known]).all(), name
+    assert away > NODES
+    assert np.isfinite(run.log.values).all()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_it_goes_on_when_nobody_or_only_one_is_left(entry, left):
+    crash = {"kind": "crash", "at": 3, "number": NODES - left}
+    run = finished(scenario(entry, churn=crash, transport=accepted(entry)))
+    assert run.world.cycle == 6
+    assert run.world.online.sum() == left
+    assert set(run.log.cycles) == ({1, 2, 3, 4, 5, 6} if left else {1, 2})
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_survived_or_refused_with_a_message(entry, fault):
+    table = scenario(entry, probed=False, cycles=12, transport=FAULTS[fault])
+    refusing = [
+        layer["name"]
+        for layer in [*entry.below, {"name": "subject"} | entry.layer]
+        if fault not in find(layer["use"], HERE).accepts
+    ]
+    if refusing:
+        who = "|".join(refusing)
+        with pytest.raises(ScenarioError, match=rf"transport\.{fault}: “({who})” .* cannot have {fault}"):
+            simulation(table)
+        return
+    totals = finished(table).world.transport.totals("subject")
+    parts = [totals[f"messages.{what}"] for what in ("delivered", "lost", "under_way")]
+    assert min(parts) >= 0
+    assert sum(parts) == totals["messages.sent"]
+    if totals["messages.sent"]:
+        assert totals["messages.delivered"] > 0
+        assert totals["messages.lost" if fault == "loss" else "messages.under_way"] > 0
+
+
+@pytest.mark.parametrize("at", [1, 4])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_resumed_run_ends_as_an_uninterrupted_one(entry, at, threads, tmp_path):
+    table = scenario(entry, churn=CHURN, transport=accepted(entry), order="shuffled")
+    half = simulation(table)
+    for _ in range(at):
+        half.step()
+    checkpoint.save(half, tmp_path / "state")
+    resumed = simulation(table, threads=threads)
+    checkpoint.load(resumed, tmp_path / "state")
+    assert list(resumed) == list(range(at + 1, 7))
+    whole = finished(table)
+    assert rows(resumed) == rows(whole)
+    assert_same_state(resumed, whole)
+
+
+def test_a_layer_rests_outside_its_schedule(entry):
+    layer = entry.layer | {"first": 3, "until": 7, "every": 2}
+    run = simulation(scenario(Entry(layer, entry.below, entry.data), probed=False, cycles=10))
+    changed = []
+    run.step()
+    while not run.finished:
+        before = {name: array.tobytes() for name, array in run.layer("subject").state().items()}
+        sent = run.world.transport.totals("subject")["messages.sent"]
+        run.step()
+        after = {name: array.tobytes() for name, array in run.layer("subject").state().items()}
+        if after != before or run.world.transport.totals("subject")["messages.sent"] != sent:
+            changed.append(run.world.cycle)
+    assert changed == ([3, 5, 7] if run.layer("subject").state() else [])
+
+
+@pytest.mark.parametrize(("every", "delay"), [(2, 1), (3, 1), (4, 2), (5, 3)])
+def test_a_layer_that_rests_gets_its_mail_when_it_acts_again(entry, every, delay):
+    if not accepted(entry, ("delay",), probed=False):
+        pytest.skip("accepts no delay")
+    rests = Entry(entry.layer | {"every": every}, entry.below, entry.data)
+    table = scenario(rests, probed=False, cycles=1 + every, transport={"delay": delay})  # two turns
+    run = simulation(table)
+    run.step()
+    first_turn = run.world.transport.totals("subject")["messages.sent"]
+    while not run.finished:
+        run.step()
+    assert run.world.transport.totals("subject")["messages.delivered"] == first_turn
+
+
+def test_another_layer_changes_no_numbers(entry):
+    alone = finished(scenario(entry, churn=CHURN, transport=accepted(entry, ("loss",))))
+    table = scenario(entry, churn=CHURN, transport=accepted(entry, ("loss",)))
+    table["protocol"] = [
+        {"name": "bystander", "use": "newscast", "view": 3},
+        *table["protocol"],
+        AVERAGING | {"name": "onlooker", "peers": "bystander"},
+    ]
+    crowded = finished(table)
+    kept = [row for row in rows(crowded) if row[1][0] not in ("bystander", "onlooker")]
+    assert kept == rows(alone)
+
+
+def test_its_draws_are_those_of_its_seed_name_and_purpose(entry):
+    run = simulation(scenario(entry, seed=5), run=3)
+    for name, layer in run.layers.items():
+        assert int(layer.key("some purpose")) == naive.key(7, name, "some purpose")
+
+
+def test_its_public_state_is_legal(entry):
+    run = simulation(scenario(entry))
+    run.step()
+    for layer in run.layers.values():
+        for name, array in layer.state().items():
+            assert isinstance(array, np.ndarray), name
+            assert array.dtype.kind in "biuf", name
+
+
+def complaint(entry, change):
+    """The messages about a scenario in which the subject's table has been changed."""
+    table = scenario(entry, probed=False)
+    change(next(layer for layer in table["protocol"] if layer["name"] == "subject"))
+    with pytest.raises(ScenarioError) as caught:
+        Scenario.of(table, HERE)
+    return caught.value.messages
+
+
+def keys_of(entry):
+    return {field.alias or name: field for name, field in entry.protocol.Config.model_fields.items()}
+
+
+def test_an_unknown_key_is_refused_by_name_and_the_nearest_one_is_named(entry):
+    messages = complaint(entry, lambda layer: layer.update(evry=2))
+    assert len(messages) == 1
+    assert "subject.evry: unknown key" in messages[0]
+    assert "every" in messages[0]
+
+
+def test_a_value_of_a_wrong_type_is_refused_with_its_key(entry):
+    for key, field in keys_of(entry).items():
+        if key not in ("name", "use"):
+            wrong = 3 if get_origin(field.annotation) is dict else {"not": "this"}
+            messages = complaint(entry, lambda layer, key=key, wrong=wrong: layer.update({key: wrong}))
+            assert len(messages) == 1, messages
+            assert f"subject.{key}: expected" in messages[0]
+
+
+@pytest.mark.parametrize("value", ["2", 2.0, True])
+def test_a_value_is_not_converted(entry, value):
+    messages = complaint(entry, lambda layer: layer.update(every=value))
+    assert len(messages) == 1
+    assert "subject.every: expected an integer" in messages[0]
+
+
+def test_a_missing_required_key_is_named(entry):
+    required = {key for key, field in keys_of(entry).items() if field.is_required()} - {"name", "use"}
+    assert required <= set(entry.layer)
+    for key in required:
+        messages = complaint(entry, lambda layer, key=key: layer.pop(key))
+        assert len(messages) == 1
+        assert f"subject.{key}: missing" in messages[0]
+
+
+def test_every_key_but_those_of_the_entry_has_a_default(entry):
+    Scenario.of(scenario(entry, probed=False), HERE)
+    config = simulation(scenario(entry, probed=False)).layer("subject").config
+    assert {"name", "use"} <= config.model_fields_set <= {"name", *entry.layer, "lam"}
+
+
+def test_push_pull_averaging_is_that_of_the_reference():
+    table = scenario(ENTRIES["a user's own"], transport={"loss": 0.2})
+    run = simulation(table)
+    run.step()
+    for cycle in range(2, 7):
+        before = run.layer("subject").value.copy()
+        run.step()
+        peers = run.layer("peers").choose(run.world, run.world.order, run.layer("subject").key("peer"))
+        key = naive.key(1, "subject", "transport.exchange")
+        arrives = [naive.uniform(naive.draw(key, cycle, i, 0)) >= 0.2 for i in run.world.order]
+        assert run.layer("subject").value.tolist() == naive.push_pull(before, run.world.order, peers, arrives)
+    assert run.log.values[-1] < run.log.values[0] / 10

@@ -1,0 +1,160 @@
+"""Where compiled code is kept, and when it is made anew."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import needs_jit
+
+from golfsim import kernels
+
+CALLER = """
+from callee import twice
+from golfsim.kernels import kernel
+
+@kernel
+def caller(x):
+    return twice(x) + 1
+"""
+CALLEE = """
+from golfsim.kernels import kernel
+
+@kernel
+def twice(x):
+    return {factor} * x
+"""
+ASK = """
+from caller import caller
+print(caller(10), sum(caller.stats.cache_hits.values()), sum(caller.stats.cache_misses.values()))
+"""
+
+
+def ask(folder, cache, script=ASK):
+    """Run a script beside the user's files in a process of its own: its words."""
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"GOLFSIM_CACHE": str(cache), "PYTHONPATH": path}
+    command = [sys.executable, "-B", "-c", script]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, umask=0)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.fixture
+def users_folder(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "caller.py").write_text(CALLER)
+    (folder / "callee.py").write_text(CALLEE.format(factor=2))
+    return folder
+
+
+@needs_jit
+def test_compiled_code_is_kept_privately_and_made_anew_when_a_file_beside_changes(users_folder, tmp_path):
+    cache = tmp_path / "cache"
+    assert ask(users_folder, cache) == ["21", "0", "1"]
+    assert ask(users_folder, cache) == ["21", "1", "0"]
+    before = set((cache / "kernels").iterdir())
+    for kept in before:
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    assert any(kept.rglob("*.nbc") for kept in before)
+
+    unchanged = (users_folder / "caller.py").stat()
+    (users_folder / "callee.py").write_text(CALLEE.format(factor=3))
+    assert (users_folder / "caller.py").stat().st_mtime_ns == unchanged.st_mtime_ns
+    assert ask(users_folder, cache) == ["31", "0", "1"]
+    assert len(set((cache / "kernels").iterdir()) - before) == 1
+    assert not list(users_folder.glob("__pycache__/*.nb*"))
+
+
+@needs_jit
+def test_without_a_folder_to_write_to_kernels_still_work(users_folder, tmp_path):
+    blocked = tmp_path / "a file, not a folder"
+    blocked.write_text("")
+    assert ask(users_folder, blocked) == ["21", "0", "1"]
+    assert ask(users_folder, blocked) == ["21", "0", "1"]
+    assert not list(tmp_path.rglob("*.nb*"))
+
+
+def test_a_folder_that_is_not_writable_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path))
+    kernels._folder_for.cache_clear()
+    try:
+        assert kernels.cache_folder(Path(kernels.__file__)) is not None
+        kernels._folder_for.cache_clear()
+        monkeypatch.setattr(os, "access", lambda path, mode: False)  # the tests may run as root, who may write anywhere
+        assert kernels.cache_folder(Path(kernels.__file__)) is None
+    finally:
+        kernels._folder_for.cache_clear()
+
+
+def fresh_folder(source):
+    kernels._folder_for.cache_clear()
+    return kernels.cache_folder(source)
+
+
+def test_the_folder_changes_with_names_and_contents_of_the_sources(tmp_path, monkeypatch):
+    monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "cache"))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "a.py").write_text("1")
+    try:
+        seen = [fresh_folder(mine / "a.py")]
+        assert fresh_folder(mine / "a.py") == seen[0]
+        (mine / "note.txt").write_text("not a source")
+        assert fresh_folder(mine / "a.py") == seen[0]
+        (mine / "b.py").write_text("2")
+        seen.append(fresh_folder(mine / "a.py"))
+        (mine / "b.py").write_text("3")
+        seen.append(fresh_folder(mine / "a.py"))
+        (mine / "b.py").rename(mine / "c.py")
+        seen.append(fresh_folder(mine / "a.py"))
+        seen.append(fresh_folder(Path(kernels.__file__)))
+        assert len(set(seen)) == 5
+    finally:
+        kernels._folder_for.cache_clear()
+
+
+def test_our_own_sources_are_in_the_hash_of_every_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "cache"))
+    ours = tmp_path / "golfsim"
+    (ours / "inner").mkdir(parents=True)
+    (ours / "inner" / "module.py").write_text("1")
+    monkeypatch.setattr(kernels, "ROOTS", (ours,))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    try:
+        before = fresh_folder(ours / "inner" / "module.py"), fresh_folder(mine / "a.py")
+        (ours / "inner" / "module.py").write_text("2")
+        after = fresh_folder(ours / "inner" / "module.py"), fresh_folder(mine / "a.py")
+        assert before[0] != after[0]
+        assert before[1] != after[1]
+    finally:
+        kernels._folder_for.cache_clear()
+
+
+def test_folders_that_nobody_used_for_a_month_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path))
+    old, young = tmp_path / "kernels" / "old", tmp_path / "kernels" / "young"
+    for folder, days in ((old, 31), (young, 29)):
+        folder.mkdir(parents=True)
+        used = folder.stat().st_mtime - days * 86400
+        os.utime(folder, (used, used))
+    try:
+        used = fresh_folder(Path(kernels.__file__))
+    finally:
+        kernels._folder_for.cache_clear()
+    assert used.is_dir()
+    assert young.is_dir()
+    assert not old.exists()
+
+
+@needs_jit
+def test_a_kernel_releases_the_gil_divides_as_numpy_does_and_keeps_nan():
+    from golfsim.updates import dot
+
+    assert dot.targetoptions["nogil"]
+    assert dot.targetoptions["error_model"] == "numpy"
+    assert not {"nnan", "ninf", "fast"} & set(dot.targetoptions["fastmath"])

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim import rng, topology
+from golfsim import attacks, rng, topology
 from golfsim.learner import Learner, classify
 from golfsim.overlay import Overlay
 from golfsim.parallel import in_threads
+from golfsim.records import Raw, Records
 from golfsim.settings import ObserveConfig
 
 if TYPE_CHECKING:
@@ -47,13 +48,17 @@ class TestSet:
 class Observer:
     """Measures all layers of a run at the cycles the scenario asks for."""
 
-    def __init__(self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None) -> None:
+    def __init__(
+        self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None, raw: Raw | None = None
+    ) -> None:
         self._config = config
         self._key = rng.key(seed, "observe", "sample")
         self._due = due_cycles(config.every, cycles)
         self._overlay_due = due_cycles(config.overlay, cycles) if config.overlay else frozenset()
         self._overlay_key = rng.key(seed, "observe", "overlay")
+        self._attack_key = rng.key(seed, "observe", "attack")
         self._test = test
+        self._raw = raw
 
     def due(self, cycle: int) -> bool:
         """Whether to measure after this cycle."""
@@ -75,8 +80,19 @@ class Observer:
         if isinstance(layer, Learner) and self._test is not None:
             nodes = self._sample(world, layer)
             if nodes.size:
-                found = self._learning(world, layer, nodes, self._test) | found
+                found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
+        if isinstance(layer, Records) and self._raw is not None and "label" in self._config.attacks:
+            found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
         return found
+
+    def _membership(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> Metrics:
+        if "membership" not in self._config.attacks or self._raw is None or self._test is None:
+            return {}
+        rows = self._raw.rows
+        everyone = np.arange(rows.label.size, dtype=np.int32)
+        chosen = rng.sample(self._attack_key, world.cycle, everyone, len(self._test.y))
+        members = rows.x[chosen], rows.label[chosen]
+        return attacks.membership(layer, nodes, members, (self._test.x, self._test.y))
 
     def _sample(self, world: World, layer: Learner[Any]) -> NDArray[np.int32]:
         holders, wanted = layer.holders(world), self._config.nodes

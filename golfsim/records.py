@@ -127,6 +127,14 @@ class Raw(Records[LayerConfig]):
         """How many records each node will ever have."""
         return self._counts
 
+    def published_by(self, layer: Records[Any]) -> NDArray[np.bool_]:
+        """Which of the records a layer above has published so far."""
+        rows = layer.rows
+        there = np.zeros(self._label.size + 1, np.int64)
+        np.add.at(there, rows.first, 1)
+        np.add.at(there, rows.stop, -1)
+        return np.asarray(np.cumsum(there)[:-1] > 0)
+
     def class_counts(self) -> NDArray[np.int64]:
         """How many records of each class each node has, those that are still to arrive included."""
         node = np.repeat(np.arange(self._counts.size), self._counts)

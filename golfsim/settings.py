@@ -58,6 +58,9 @@ class ObserveConfig(Settings):
         100, description="how many online nodes are drawn each time to predict the test set"
     )
     metrics: tuple[Literal["auc", "f1"], ...] = Field((), description="measured besides error and accuracy")
+    attacks: tuple[Literal["label", "membership"], ...] = Field(
+        (), description="tried each time: guess labels from what was published; tell training records from others"
+    )
     overlay: Annotated[int, Field(ge=1)] | Literal["log"] | None = Field(
         None, description="when overlays are measured: degrees, clustering, paths, dead links; default: never"
     )

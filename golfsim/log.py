@@ -63,8 +63,8 @@ class Log:
 
         folder.mkdir(parents=True, exist_ok=True)
         table = self._table().replace_schema_metadata({"golfsim.scenario": scenario, "golfsim.seed": str(self.seed)})
-        write_whole(folder / SCENARIO, lambda path: path.write_text(scenario))
-        write_whole(folder / ABOUT, lambda path: path.write_text(json.dumps(about, indent=2) + "\n"))
+        write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
+        write_whole(folder / ABOUT, lambda path: path.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8"))
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
 
 
@@ -107,18 +107,35 @@ def load(*paths: str | Path) -> pd.DataFrame:
     Its columns are run, seed, cycle, layer, metric and value, and `path`: the run's folder below the given path.
     """
     import pandas as pd
-    import pyarrow.parquet as pq
 
     frames = []
     for path in map(Path, paths):
-        files = [path] if path.is_file() else sorted(path.rglob(LOG))
-        if not files:
-            raise UserError(f"{path}: no {LOG} here or below")
-        for file in files:
-            frame = pq.read_table(file).to_pandas()
+        for file in _logs_at(path):
             name = str(file.parent.relative_to(path)) if path.is_dir() else ""
+            frame = _rows_of(file)
             frames.append(frame.assign(path=pd.Categorical([name] * len(frame))))
+    if not frames:
+        raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
     return _joined(frames)
+
+
+def _logs_at(path: Path) -> list[Path]:
+    files = [path] if path.is_file() else sorted(path.rglob(LOG))
+    if not files:
+        raise UserError(f"{path}: {f'no {LOG} here or below' if path.exists() else 'there is no such file or folder'}")
+    return files
+
+
+def _rows_of(file: Path) -> pd.DataFrame:
+    import pyarrow.parquet as pq
+
+    try:
+        frame: pd.DataFrame = pq.read_table(file, columns=list(COLUMNS)).to_pandas()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not a log of golfsim: {str(error).splitlines()[0]}") from None
+    if list(frame.columns) != list(COLUMNS):
+        raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(COLUMNS)}")
+    return frame
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:

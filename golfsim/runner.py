@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from golfsim.engine import Simulation
-from golfsim.errors import UserError
+from golfsim.errors import UserError, nearest
 from golfsim.log import about_this_machine
 from golfsim.progress import Progress, Silent
 from golfsim.scenario import Scenario
@@ -64,27 +65,77 @@ def simulations(
     scenario: Scenario, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
 ) -> Iterator[Simulation]:
     """Run one seed after the other; each comes back when its log is written."""
+    if out is not None:
+        prepare(Path(out))
     for number in range(1, scenario.runs + 1):
         if interrupt.asked:
             return
         begun = time.perf_counter()
-        try:
+        with telling(scenario):
             simulation = Simulation(scenario, number, threads)
-        except UserError as error:
-            raise scenario.located(error) from None
         ready = time.perf_counter()
         progress.begin(simulation)
+        status = "failed"
         try:
-            for _ in simulation:
-                progress.cycle(simulation)
-                if interrupt.asked:
-                    break
+            with telling(scenario):
+                status = cycle_through(simulation, progress, interrupt)
+        except KeyboardInterrupt:
+            status = "interrupted"
+            raise
         finally:
             progress.end(simulation)
             times = {"setup_s": ready - begun, "cycles_s": time.perf_counter() - ready}
-            if out is not None and simulation.world.cycle:
-                write(simulation, run_folder(out, scenario, number), threads, times)
+            if out is not None:
+                write(simulation, run_folder(out, scenario, number), status, threads, times)
         yield simulation
+
+
+def prepare(out: Path) -> None:
+    """Make the folder for results, and find out before a long run whether it can be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except (OSError, ValueError) as error:
+        raise cannot_write(out, error) from None
+
+
+def cannot_write(folder: Path, error: Exception) -> UserError:
+    """What to say when results cannot be kept."""
+    why = getattr(error, "strerror", None) or error
+    return UserError(f"cannot write to {folder}: {why}", hint="choose another place with --out")
+
+
+@contextmanager
+def telling(scenario: Scenario) -> Iterator[None]:
+    """Add file and line to a mistake that shows only when the scenario runs."""
+    try:
+        yield
+    except UserError as error:
+        raise scenario.located(error) from None
+    except MemoryError as error:
+        what = f"not enough memory: {error}"
+        raise scenario.located(UserError(what, key="nodes", hint="try fewer nodes")) from None
+
+
+def cycle_through(simulation: Simulation, progress: Progress, interrupt: Interrupt) -> str:
+    """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
+    for _ in simulation:
+        check_metric(simulation)
+        progress.cycle(simulation)
+        if interrupt.asked and not simulation.finished:
+            return "interrupted"
+    return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
+
+
+def check_metric(simulation: Simulation) -> None:
+    """Refuse a stop condition on a metric that its layer does not have."""
+    condition = simulation.scenario.condition
+    if condition is not None and simulation.latest:
+        metrics = simulation.latest[condition.layer]
+        if condition.metric not in metrics:
+            what = f"“{condition.layer}” has no metric “{condition.metric}”"
+            raise UserError(what, key="stop.when", hint=nearest(condition.metric, metrics))
 
 
 def run_folder(out: str | Path, scenario: Scenario, number: int) -> Path:
@@ -92,16 +143,15 @@ def run_folder(out: str | Path, scenario: Scenario, number: int) -> Path:
     return Path(out) / f"run-{number:0{len(str(scenario.runs))}}"
 
 
-def write(simulation: Simulation, folder: Path, threads: int, times: dict[str, float]) -> None:
+def write(simulation: Simulation, folder: Path, status: str, threads: int, times: dict[str, float]) -> None:
     """Write log, scenario and `run.json`."""
-    scenario, cycle = simulation.scenario, simulation.world.cycle
-    ended_early = "stopped" if simulation.finished else "interrupted"
+    scenario = simulation.scenario
     about: dict[str, Any] = {
         "name": scenario.name,
-        "status": "finished" if cycle >= scenario.cycles else ended_early,
+        "status": status,
         "run": simulation.run,
         "seed": simulation.seed,
-        "cycles": cycle,
+        "cycles": simulation.world.cycle,
         "nodes": simulation.world.nodes,
         "threads": threads,
         "scenario_file": scenario.file,
@@ -112,4 +162,4 @@ def write(simulation: Simulation, folder: Path, threads: int, times: dict[str, f
     try:
         simulation.log.write(folder, scenario.dump(), about | about_this_machine())
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}", hint="choose another --out") from None
+        raise cannot_write(folder, error) from None

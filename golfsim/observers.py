@@ -55,9 +55,9 @@ class Observer:
         self._overlay_key = rng.key(seed, "observe", "overlay")
         self._test = test
 
-    def due(self, cycle: int) -> bool:
-        """Whether to measure after this cycle."""
-        return cycle in self._due or cycle in self._overlay_due
+    def due(self, cycle: int, whole: bool = False) -> bool:
+        """Whether to measure after this cycle; `whole`: all layers, and not only overlays."""
+        return cycle in self._due or (not whole and cycle in self._overlay_due)
 
     def measure(self, world: World, layers: dict[str, Protocol[Any]]) -> dict[str, Metrics]:
         """All metrics of all layers now, by layer."""

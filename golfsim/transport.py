@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim import rng
+from golfsim.errors import UserError
 from golfsim.kernels import kernel
+from golfsim.memory import available, readable
 from golfsim.parallel import over_ranges
 from golfsim.rng import draw, unit
-from golfsim.errors import UserError
-from golfsim.memory import available, readable
 from golfsim.settings import Settings, Share
 from golfsim.state import Stateful
 

@@ -129,7 +129,7 @@ def take(w, row, age, j, models, rows, rule, merging, fresh, other, sorted_value
     if merging.variant == UM:
         other_age = update(models.last, mine, models.last_age[j], rows, j, rule, other)
         new_age = mix_in(other, 0, other_age, fresh, 0, new_age, merging.models, merging.by_age)
-    if merging.variant == MU or merging.variant == UM:  # noqa: PLR1714, SIM109 - compiled, it is faster than `in`
+    if merging.variant in (MU, UM):
         copy_model(w, row, other)
         keep_model(other, models.last, mine)
         models.last_age[j] = age
@@ -176,7 +176,21 @@ def receive(events, lo, hi, messages, models, rows, rule, merging, forgery, old,
     incoming, fresh, other = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.float32)
     sorted_values = np.empty(merging.cache, np.float32)
     receive_all(
-        events, lo, hi, messages, models, rows, rule, merging, forgery, old, cycle, incoming, fresh, other, sorted_values
+        events,
+        lo,
+        hi,
+        messages,
+        models,
+        rows,
+        rule,
+        merging,
+        forgery,
+        old,
+        cycle,
+        incoming,
+        fresh,
+        other,
+        sorted_values,
     )
 
 
@@ -224,7 +238,9 @@ class GolfConfig(LayerConfig):
     batch: Literal["mini-batch", "one-by-one"] = Field(
         "mini-batch", description="several records of a node make one update together, or one each"
     )
-    cache: int = Field(0, ge=0, description="remember so many of the last models, for voted prediction or a robust merge")
+    cache: int = Field(
+        0, ge=0, description="remember so many of the last models, for voted prediction or a robust merge"
+    )
     merge: Literal["mean", "median", "trimmed-mean"] = Field(
         "mean",
         description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated models "
@@ -235,7 +251,7 @@ class GolfConfig(LayerConfig):
     @model_validator(mode="after")
     def _robust(self) -> GolfConfig:
         if self.merge != "mean" and (self.variant != "algorithm1" or self.cache < 3):
-            raise ValueError(f"merge = \"{self.merge}\" needs variant = \"algorithm1\" and a cache of 3 or more")
+            raise ValueError(f'merge = "{self.merge}" needs variant = "algorithm1" and a cache of 3 or more')
         return self
 
 
@@ -286,7 +302,9 @@ class Golf(Learner[GolfConfig]):
         arrives, lag = world.transport.send(self, "model", world.order, peer, self._bytes)
         if lag is not None:
             slots = self.mail.put(world, lag, world.order, peer, arrives, w=self.w, age=self.age)
-            forge_rows(forgery, self.mail.src[slots], world.cycle, slots, linear(self.mail.w), linear(self.old), len(self.w[0]))
+            forge_rows(
+                forgery, self.mail.src[slots], world.cycle, slots, linear(self.mail.w), linear(self.old), len(self.w[0])
+            )
         else:
             senders = world.order[arrives]
             self._receive(world, Messages(senders, senders, peer[arrives], self.w, self.age), forgery, live=True)
@@ -297,15 +315,23 @@ class Golf(Learner[GolfConfig]):
         return world.tampering.forgery(world.cycle)
 
     def _receive(self, world: World, messages: Messages, forgery: Forgery, live: bool = False) -> None:
-        models = Models(
-            linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached
-        )
+        models = Models(linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached)
         messages = messages._replace(w=linear(messages.w))
         rows = self.config.records.rows
 
         def run(events: NDArray[np.int64], lo: int, hi: int) -> None:
             receive(
-                events, lo, hi, messages, models, rows, self._rule, self._merging, forgery, linear(self.old), world.cycle
+                events,
+                lo,
+                hi,
+                messages,
+                models,
+                rows,
+                self._rule,
+                self._merging,
+                forgery,
+                linear(self.old),
+                world.cycle,
             )
 
         as_if_one_by_one(world.threads, run, world.nodes, messages.row if live else None, messages.dst)

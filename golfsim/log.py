@@ -154,9 +154,8 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
     from pandas.api.types import union_categoricals
 
-    extra: list[str] = list(
-        dict.fromkeys(str(name) for frame in frames for name in frame if name not in (*COLUMNS, "path"))
-    )
+    names = dict.fromkeys(str(name) for frame in frames for name in frame)
+    extra = [name for name in names if name not in (*COLUMNS, "path")]
     columns: dict[str, Any] = {}
     for name in ("layer", "metric", "path", *extra):
         parts = [frame[name] if name in frame else pd.Series([None] * len(frame)) for frame in frames]

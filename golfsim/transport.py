@@ -111,7 +111,7 @@ class TransportConfig(Settings):
     @model_validator(mode="after")
     def _order_of_delays(self) -> TransportConfig:
         if isinstance(self.delay, tuple) and self.delay[0] > self.delay[1]:
-            raise ValueError(f"delay: [from, to] with from ≤ to, got {list(self.delay)}")
+            raise ValueError(f"delay: expected [from, to] with from ≤ to; got {list(self.delay)}")
         return self
 
     def faults(self) -> frozenset[str]:

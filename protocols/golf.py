@@ -243,8 +243,8 @@ class GolfConfig(LayerConfig):
     )
     merge: Literal["mean", "median", "trimmed-mean"] = Field(
         "mean",
-        description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated models "
-        "in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
+        description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated "
+        "models in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
     )
     clip: float | None = Field(None, gt=0, description="against bad peers: shorten received models to this L2 length")
 

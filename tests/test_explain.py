@@ -93,7 +93,7 @@ def test_the_schema_accepts_what_is_shipped(validator, file):
     "more",
     [
         '[churn]\nkind = "crash"\nat = 3\nshare = 0.5',
-        '[[churn]]\nkind = "rate"\nleave = 0.1\nreturn = 1.0',
+        '[[churn]]\nkind = "rate"\nleave = 0.1\nrejoin = 1.0',
         '[[protocol]]\nname = "mine"\nuse = "mine.py:Mine"\nanything = 3',
         "[transport]\ndelay = [1, 3]",
     ],

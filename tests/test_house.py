@@ -18,7 +18,7 @@ def functions(path):
 
 
 def is_kernel(function):
-    return any(isinstance(d, ast.Name) and d.id == "kernel" for d in function.decorator_list)
+    return any(isinstance(d, ast.Name) and d.id in ("kernel", "leaf") for d in function.decorator_list)
 
 
 def lacks_annotation(function):

@@ -67,7 +67,9 @@ class AdversaryConfig(Settings):
     )
     share: Share | None = Field(None, description="the share of all nodes that does so")
     number: int | None = Field(None, ge=0, description="the number of nodes that do so")
-    start: int = Field(1, alias="from", ge=1, description="the first cycle in which they do; “old” sends the model of then")
+    start: int = Field(
+        1, alias="from", ge=1, description="the first cycle in which they do; “old” sends the model of then"
+    )
     scale: float = Field(1.0, gt=0, le=1e6, description="noise: the standard deviation of each coordinate")
 
     @model_validator(mode="after")

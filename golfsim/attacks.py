@@ -11,14 +11,14 @@ from golfsim import rng
 
 if TYPE_CHECKING:
     from golfsim.learner import Learner
-    from golfsim.records import Raw, Records
+    from golfsim.records import Published, Raw
     from golfsim.world import World
 
 Metrics = dict[str, float]
 SAMPLE = 4000  # records that an attack is tried on
 
 
-def label_recovery(published: Records[Any], raw: Raw, key: np.uint64, world: World) -> Metrics:
+def label_recovery(published: Published[Any], raw: Raw, key: np.uint64, world: World) -> Metrics:
     """The share of labels that are guessed right from what was published of a record.
 
     By the sign of the sum: features are not negative and add up to 1, so that Σ yx = y. By the best linear guess: ridge
@@ -33,33 +33,26 @@ def label_recovery(published: Records[Any], raw: Raw, key: np.uint64, world: Wor
     half = rng.permutation(key, world.cycle, chosen.size)
     train, test = half[: chosen.size // 2], half[chosen.size // 2 :]
     return {
-        "label.sum": float((_by_sum(published, chosen) == truth).mean()),
+        "label.sum": float((published.decoded(chosen.astype(np.int64))[1] == truth).mean()),
         "label.linear": float((_ridge(seen[train], truth[train], seen[test], raw.classes) == truth[test]).mean()),
         "label.base": float(np.bincount(truth).max() / truth.size),
     }
 
 
-def _slices(published: Records[Any], records: NDArray[np.int32]) -> NDArray[np.float32]:
+def _slices(published: Published[Any], records: NDArray[np.int32]) -> NDArray[np.float32]:
     """What was published of records: [records, slices, features]."""
     rows = published.rows
     slices = published.models if rows.folded else 1
     return rows.x.reshape(-1, slices, rows.x.shape[1])[records]
 
 
-def _what_is_seen(published: Records[Any], records: NDArray[np.int32]) -> NDArray[np.float64]:
+def _what_is_seen(published: Published[Any], records: NDArray[np.int32]) -> NDArray[np.float64]:
     z = _slices(published, records)
     seen = z.reshape(len(z), -1).astype(np.float64)
     if published.rows.folded:
         return seen
     given = published.rows.label[records][:, None] == np.arange(published.classes)
     return np.hstack([seen, given * np.abs(seen).max()])
-
-
-def _by_sum(published: Records[Any], records: NDArray[np.int32]) -> NDArray[np.int64]:
-    if not published.rows.folded:
-        return published.rows.label[records].astype(np.int64)
-    sums = _slices(published, records).sum(axis=2)
-    return np.asarray(sums[:, 0] >= 0 if sums.shape[1] == 1 else sums.argmax(axis=1), np.int64)
 
 
 def _ridge(x: NDArray[Any], y: NDArray[Any], test: NDArray[Any], classes: int) -> NDArray[np.int64]:
@@ -80,8 +73,8 @@ def membership(
 ) -> Metrics:
     """How far a threshold on the model's confidence in the true class tells training records from test records.
 
-    The advantage is the largest difference of the two rates over all thresholds, for the mean over the models seen; 0 is
-    pure guessing.
+    The advantage is the largest difference of the two rates over all thresholds, for the mean over the models seen; 0
+    is pure guessing.
     """
     inside, outside = (_confidence(layer, holders, x, y) for x, y in (members, others))
     both = np.sort(np.concatenate([inside, outside]))

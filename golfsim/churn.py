@@ -27,7 +27,9 @@ class ChurnSettings(Settings):
     start: int = Field(1, alias="from", ge=1, description="the first cycle in which the model acts")
     until: int | None = Field(None, ge=1, description="the last one; afterwards all that it took down are up again")
     back: Literal["keep", "afresh"] = Field(
-        "keep", alias="return", description="a returning node keeps its model and view, or starts afresh (never its budget)"
+        "keep",
+        alias="return",
+        description="a returning node keeps its model and view, or starts afresh (never its budget)",
     )
 
     @model_validator(mode="after")
@@ -108,8 +110,8 @@ class TraceConfig(ChurnSettings):
     )
     assign: Literal["exact", "repeat", "sample"] = Field(
         "exact",
-        description="node n follows the n-th node of the trace (there must be enough), the trace's nodes are used again "
-        "in turn, or each node follows a random one",
+        description="node n follows the n-th node of the trace (there must be enough), the trace's nodes are used "
+        "again in turn, or each node follows a random one",
     )
 
 

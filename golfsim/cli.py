@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from golfsim import __version__
 from golfsim.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer(
     help="Simulate gossip protocols, look at their curves, compare ways of keeping data private.",
@@ -51,19 +55,19 @@ def run(
     scenario = Scenario.load(file, set_)
     folder = out or Path("results") / file.stem
     with runner.listening() as interrupt:
-        for _ in runner.simulations(scenario, folder, threads, progress.for_this_output(), interrupt):
-            pass
+        shown = progress.for_this_output()
+        logs = [done.log.frame() for done in runner.simulations(scenario, folder, threads, shown, interrupt)]
     if interrupt.asked:
         print(f"interrupted; the log up to here is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
-    _draw(folder)
+    _draw(logs, folder)
     print(f"results in {folder}")
 
 
-def _draw(folder: Path) -> None:
-    from golfsim.log import load
+def _draw(logs: list[pd.DataFrame], folder: Path) -> None:
+    import pandas as pd
 
-    frame = load(folder)
+    frame = pd.concat(logs, ignore_index=True)
     if (frame["metric"] == "error.mean").any():
         from golfsim.report import figures
 
@@ -73,18 +77,71 @@ def _draw(folder: Path) -> None:
 @app.command()
 def check(files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="scenario files")]) -> None:
     """Check scenario files without running them."""
+    from golfsim import runner, sweep
     from golfsim.scenario import Scenario
 
     failed = 0
     for file in files:
         try:
-            Scenario.load(file)
-            print(f"{file}: fine")
+            scenario = Scenario.load(file)
+            with runner.telling(scenario):
+                points = sweep.points(scenario)
+            print(f"{file}: fine" + (f", {len(points)} points" if len(points) > 1 else ""))
         except UserError as error:
             failed += 1
             print(error, file=sys.stderr)
     if failed:
         raise typer.Exit(2)
+
+
+@app.command()
+def describe(
+    file: File,
+    out: Annotated[
+        Path | None, typer.Option(help="where the picture goes; default: results/ and the file's name")
+    ] = None,
+    set_: Set = [],  # noqa: B006 - typer wants a plain default
+) -> None:
+    """Tell and draw who will hold what and who will be online when, before anything runs."""
+    from golfsim import describe as describing
+    from golfsim import runner
+    from golfsim.scenario import Scenario
+
+    scenario = Scenario.load(file, set_)
+    folder = out or Path("results") / file.stem
+    with runner.telling(scenario):
+        found = describing.describe(scenario)
+    print(describing.text(found))
+    runner.prepare(folder)
+    describing.save(found, folder / "describe.png")
+    print(f"drawn in {folder / 'describe.png'}")
+
+
+@app.command()
+def export_overlay(
+    file: File,
+    out: Annotated[Path, typer.Option(help="the GraphML file to write")] = Path("overlay.graphml"),
+    layer: Annotated[str | None, typer.Option(help="which overlay; default: the first one")] = None,
+    cycle: Annotated[int | None, typer.Option(min=1, help="after which cycle; default: the last one")] = None,
+    set_: Set = [],  # noqa: B006 - typer wants a plain default
+) -> None:
+    """Run a scenario up to a cycle and write its overlay as GraphML."""
+    from golfsim import runner, topology
+    from golfsim.engine import Simulation
+    from golfsim.scenario import Scenario
+
+    scenario = Scenario.load(file, set_)
+    with runner.telling(scenario):
+        simulation = Simulation(scenario)
+        overlay = topology.find(simulation.layers, layer)
+        for done in simulation:
+            if done == cycle:
+                break
+    try:
+        links = topology.write_graphml(overlay, simulation.world, out)
+    except OSError as error:
+        raise runner.cannot_write(out, error) from None
+    print(f"{links} links after cycle {simulation.world.cycle} in {out}")
 
 
 @app.command()
@@ -97,46 +154,58 @@ def schema() -> None:
 
 @app.command(name="list")
 def list_(
-    topic: Annotated[str, typer.Argument(help="protocols, datasets, learners, churn, splits or settings")],
+    topic: Annotated[str | None, typer.Argument(help="what to list; without it, the topics")] = None,
     name: Annotated[str | None, typer.Argument(help="only this one")] = None,
 ) -> None:
     """Explain what there is to choose from, with its settings."""
     from golfsim import explain
 
+    if topic is None:
+        return _print_entries(explain.topics())
     if topic not in explain.TOPICS:
-        raise UserError(f"there is no list of “{topic}”", hint=nearest(topic, list(explain.TOPICS)))
-    entries = explain.TOPICS[topic]()
-    if name is not None:
-        names = [entry["name"] for entry in entries]
-        entries = [entry for entry in entries if entry["name"] == name]
-        if not entries:
-            raise UserError(f"“{name}” is not among the {topic}", hint=nearest(name, names))
-    _print_entries(entries)
+        raise UserError(f"there is no list of “{topic}”", hint=nearest(topic, explain.TOPICS))
+    entries = {entry["name"]: entry for entry in explain.TOPICS[topic]()}
+    if name is not None and name not in entries:
+        raise UserError(f"“{name}” is not among the {topic}", hint=nearest(name, entries))
+    _print_entries([entry for entry in entries.values() if name in (None, entry["name"])])
 
 
 def _print_entries(entries: list[dict[str, Any]]) -> None:
+    """Names and explanations; where there are settings, a paragraph for each name."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    console = Console(highlight=False, soft_wrap=False)
+    if not any(entry["settings"] for entry in entries):
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for entry in entries:
+            table.add_row(Text(entry["name"], "bold"), Text(entry["about"]))
+        return console.print(table)
     for entry in entries:
         console.print(Text.assemble((entry["name"], "bold"), "  ", entry["about"]))
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(max_width=max(console.width * 3 // 10, 20))
         for setting in entry["settings"]:
-            default = json.dumps(setting["default"]) if "default" in setting else "required" if setting["required"] else ""
-            table.add_row(*(Text(word) for word in (setting["name"], setting["type"], default, setting["about"])))
-        if entry["settings"]:
-            console.print(Padding(table, (0, 0, 1, 4)))
+            table.add_row(*(Text(word) for word in (setting["name"], _type_of(setting), setting["about"])))
+        console.print(Padding(table, (0, 0, 1, 4)))
+
+
+def _type_of(setting: dict[str, Any]) -> str:
+    default = f", default {json.dumps(setting['default'], ensure_ascii=False)}" if "default" in setting else ""
+    return f"{setting['type']}{', required' if setting['required'] else default}"
 
 
 @data_app.command()
 def fetch(name: Annotated[str, typer.Argument(help="a data set that is not bundled, e.g. mnist")]) -> None:
     """Download a data set into the cache: checked, and resumed where it stopped."""
     from golfsim import fetch as fetching
+    from golfsim import progress
 
-    path = fetching.fetch(name, fetching.progress_for(sys.stderr))
+    with progress.downloading() as told:
+        path = fetching.fetch(name, told)
     print(f"{name} is in {path}")
 
 
@@ -155,11 +224,27 @@ def bench(
 def main() -> None:
     """The console script: a user's mistake ends in a message, never in a traceback."""
     try:
-        app()
+        app(prog_name="golfsim")
     except UserError as error:
-        print(f"golfsim: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(f"{'' if error.placed else 'golfsim: '}{error}")
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(141)
+    except Exception as error:
+        place = _in_users_code(error)
+        if place is None:
+            raise
+        _fail(f"{place}: {type(error).__name__}: {error}")
+
+
+def _fail(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
+def _in_users_code(error: BaseException) -> str | None:
+    """Where in a protocol file of the user's an exception arose; None if it did not."""
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith("golfsim_user_"):
+            place = f"{frame.f_code.co_filename}:{line}: in {frame.f_code.co_name}"
+    return place

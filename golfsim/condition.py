@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from dataclasses import dataclass
@@ -25,15 +26,19 @@ class Condition:
     def parse(cls, text: str) -> Condition:
         """Read a condition, or say what one looks like."""
         match = FORM.fullmatch(text)
-        try:
-            bound = float(match["bound"]) if match else None
-        except ValueError:
-            bound = None
-        if match is None or bound is None:
-            hint = "expected: layer.metric < number, e.g. “learning.error.mean < 0.1”"
+        bound = _number(match["bound"]) if match else math.nan
+        if match is None or not math.isfinite(bound):
+            hint = "expected: layer.metric < number, e.g. “learning.error.mean < 0.1”; also <=, > and >="
             raise UserError(f"cannot read the condition “{text}”", key="stop.when", hint=hint)
         return cls(match["layer"], match["metric"], match["sign"], bound)
 
     def holds(self, value: float) -> bool:
         """Whether the metric's value fulfils the condition."""
         return bool(COMPARE[self.sign](value, self.bound))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -61,7 +61,9 @@ def text(found: Description) -> str:
             own = found.counts[:, c]
             lines.append(f"{name:16} {own.sum():8} {(own > 0).sum():19}  {_quantiles(share[sizes > 0, c], '.2f')}")
         lines.append(f"{(found.counts > 0).sum(axis=1).mean():.2f} classes a node on average")
-    lines.append(f"online: {_quantiles(found.online)} nodes over {found.online.size} cycles; at first {found.online[0]}")
+    lines.append(
+        f"online: {_quantiles(found.online)} nodes over {found.online.size} cycles; at first {found.online[0]}"
+    )
     lines.append(f"comings: {found.came[1:].mean() if found.came.size > 1 else 0:.2f} nodes a cycle after the first")
     return "\n".join(lines)
 

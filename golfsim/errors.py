@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+FEW = 20  # names that a hint lists
+
 
 class UserError(Exception):
     """A mistake of the user's: what it is, which key it stands at, and what to do about it.
 
     `key` is the path of the scenario key at fault (``data.file``, ``learning.peers``); whoever knows the file adds
-    its name and line.
+    its name and line, and sets `placed`.
     """
+
+    placed = False
 
     def __init__(self, what: str, *, key: str | None = None, hint: str | None = None) -> None:
         super().__init__(what)
@@ -22,11 +28,19 @@ class UserError(Exception):
         return f"{where}{self.what}{todo}"
 
 
-def nearest(word: str, valid: list[str]) -> str:
-    """A hint that names the valid word nearest to `word`, and all of them where there are few."""
+def closest(word: str, valid: Iterable[str]) -> str | None:
+    """The valid word that looks most like `word`, if one does."""
     import difflib
 
-    close = difflib.get_close_matches(word, valid, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean “{close[0]}”?"
-    return "valid: " + ", ".join(valid) if len(valid) <= 20 else ""
+    by_lower = {name.lower(): name for name in valid}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[found[0]] if found else None
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """A hint that names the valid word nearest to `word`, or all of them where there are few."""
+    valid = list(valid)
+    close = closest(word, valid)
+    if close is not None:
+        return f"did you mean “{close}”?"
+    return "valid: " + ", ".join(valid) if 0 < len(valid) <= FEW else ""

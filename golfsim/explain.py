@@ -3,54 +3,83 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from golfsim import protocol, settings
+from golfsim import adversary, churn, placement, protocol, settings, transport
+from golfsim.problems import models_in
 from golfsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from golfsim.datasets import Card
 
 Entry = dict[str, Any]  # name, about, settings
 
+WORDS: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true | false", dict: "table"}
+UNBOUNDED = 2**31  # larger bounds are those of the machine, not worth a reader's time
+
 
 def summary(thing: Any) -> str:
-    """The first paragraph of a docstring."""
-    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    """The first paragraph of a docstring, without the table's name in front."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.sub(r"^`\[\w+\]`: ", "", text)
 
 
 def type_name(annotation: Any) -> str:
     """A type as a reader of scenario files would say it."""
-    if get_origin(annotation) is Literal:
+    origin = get_origin(annotation)
+    if origin is Literal:
         return " | ".join(f'"{value}"' for value in get_args(annotation))
-    if isinstance(annotation, type) and issubclass(annotation, protocol.Protocol):
-        return f"name of a layer ({annotation.__name__.lower()})"
-    arguments = [a for a in get_args(annotation) if a not in (type(None), ...) and not _is_detail(a)]
-    if isinstance(get_origin(annotation), type) and issubclass(get_origin(annotation), protocol.Protocol):
-        return f"name of a layer ({get_origin(annotation).__name__.lower()})"
-    if get_origin(annotation) is tuple:
-        return f"list of {' | '.join(dict.fromkeys(map(type_name, arguments)))}"
-    if arguments and get_origin(annotation) is not dict:
-        return " | ".join(dict.fromkeys(map(type_name, arguments)))
-    plain = {str: "text", int: "integer", float: "number", bool: "true | false", dict: "table"}
-    return plain.get(get_origin(annotation) or annotation, "table")
+    if origin is Annotated:
+        inner, *details = get_args(annotation)
+        return type_name(inner) + limits(details)
+    kind = origin or annotation
+    if isinstance(kind, type) and issubclass(kind, protocol.Protocol):
+        return f"name of an earlier layer ({kind.__name__.lower()})"
+    arguments = [type_name(a) for a in get_args(annotation) if a not in (type(None), ...)]
+    if origin is tuple:
+        return f"list of {' | '.join(dict.fromkeys(arguments))}"
+    if origin in (Union, UnionType):
+        return " | ".join(dict.fromkeys(arguments))
+    return WORDS.get(kind, "table")
 
 
-def _is_detail(argument: Any) -> bool:
-    return not (isinstance(argument, type) or get_origin(argument) is not None)
+def limits(details: Iterable[Any]) -> str:
+    """The bounds among a field's details: “ from 0 to 1”, “ ≥ 1”."""
+    found: dict[str, Any] = {}
+    for detail in details:
+        parts = detail.metadata if isinstance(detail, FieldInfo) else [detail]
+        found |= {n: getattr(part, n) for part in parts for n in ("ge", "gt", "le", "lt") if hasattr(part, n)}
+    found = {name: bound for name, bound in found.items() if abs(bound) < UNBOUNDED}
+    if found.keys() == {"ge", "le"}:
+        return f" from {found['ge']:g} to {found['le']:g}"
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    return " and".join(f" {signs[name]} {bound:g}" for name, bound in found.items())
 
 
 def settings_of(model: type[BaseModel], leave_out: Iterable[str] = ()) -> list[Entry]:
     """The keys of a table: name, type, default, meaning."""
-    found = []
-    for name, field in model.model_fields.items():
-        if name not in leave_out:
-            entry = {"name": field.alias or name, "type": type_name(field.annotation), "about": field.description or ""}
-            if not field.is_required() and field.default is not None and not isinstance(field.default, BaseModel):
-                entry["default"] = list(field.default) if isinstance(field.default, tuple) else field.default
-            found.append(entry | {"required": field.is_required()})
-    return found
+    return [
+        {"name": field.alias or name, "type": type_name(field.annotation) + limits(field.metadata)}
+        | {"about": field.description or "", "required": field.is_required()}
+        | _default(field)
+        for name, field in model.model_fields.items()
+        if name not in leave_out
+    ]
+
+
+def _default(field: FieldInfo) -> Entry:
+    """The default, unless it is nothing or a whole table."""
+    value = field.default
+    if field.is_required() or value is None or isinstance(value, BaseModel) or value in ((), {}):
+        return {}
+    return {"default": list(value) if isinstance(value, tuple) else value}
 
 
 def protocols() -> list[Entry]:
@@ -66,7 +95,13 @@ def datasets() -> list[Entry]:
     """The data sets that have a card."""
     from golfsim.datasets import cards
 
-    return [{"name": name, "about": card.about, "settings": []} for name, card in cards().items()]
+    return [{"name": name, "about": _about_set(card), "settings": []} for name, card in cards().items()]
+
+
+def _about_set(card: Card) -> str:
+    sizes = f"{card.records} records" + (f" + {card.test_records} for testing" if card.test_records else "")
+    how = f"; first run: golfsim data fetch {card.name}" if card.kind == "fetched" else ""
+    return f"{card.title}. {sizes}, {card.features} features, {len(card.classes)} classes; {card.kind}{how}"
 
 
 def learners() -> list[Entry]:
@@ -78,40 +113,61 @@ def learners() -> list[Entry]:
 
 def kinds(annotation: Any) -> list[Entry]:
     """The tables that differ by `kind`."""
-    models = [m for m in (get_args(get_args(annotation)[0]) or (annotation,)) if isinstance(m, type)]
     return [
         {
             "name": get_args(model.model_fields["kind"].annotation)[0],
             "about": summary(model),
             "settings": settings_of(model, {"kind"}),
         }
-        for model in models
+        for model in models_in(annotation)
     ]
 
 
 def tables() -> list[Entry]:
     """The tables of a scenario file, and what every layer has."""
-    found = [{"name": "(top level)", "about": summary(Scenario), "settings": settings_of(Scenario)}]
-    for name, model in {
+    models: dict[str, type[BaseModel]] = {
+        "(top level)": Scenario,
         "data": settings.DataConfig,
-        "nodes": settings.NodesConfig,
+        "nodes": placement.NodesConfig,
         "protocol": protocol.LayerConfig,
-        "transport": settings.TransportConfig,
+        "transport": transport.TransportConfig,
+        "transport.partition": transport.PartitionConfig,
+        "adversary": adversary.AdversaryConfig,
         "observe": settings.ObserveConfig,
         "stop": settings.StopConfig,
-    }.items():
-        found.append({"name": name, "about": summary(model), "settings": settings_of(model)})
-    return found
+    }
+    return [{"name": n, "about": summary(model), "settings": settings_of(model)} for n, model in models.items()]
 
 
-TOPICS = {
+def churn_models() -> list[Entry]:
+    """The models of who is online when."""
+    return kinds(churn.ChurnConfig)
+
+
+def splits() -> list[Entry]:
+    """The ways to spread records over nodes."""
+    return kinds(placement.SplitConfig)
+
+
+def sizes() -> list[Entry]:
+    """The distributions of the number of records a node."""
+    return kinds(placement.Sizes)
+
+
+TOPICS: dict[str, Callable[[], list[Entry]]] = {
     "protocols": protocols,
     "datasets": datasets,
     "learners": learners,
-    "churn": lambda: kinds(settings.ChurnConfig),
-    "splits": lambda: kinds(settings.SplitConfig),
+    "churn": churn_models,
+    "splits": splits,
+    "sizes": sizes,
     "settings": tables,
 }
+
+
+def topics() -> list[Entry]:
+    """What can be listed."""
+    return [{"name": name, "about": summary(listed), "settings": []} for name, listed in TOPICS.items()]
 
 
 def schema() -> dict[str, Any]:
@@ -126,6 +182,6 @@ def schema() -> dict[str, Any]:
         layers.append({"$ref": f"#/$defs/protocol.{name}"})
     own = {"type": "object", "required": ["name", "use"], "properties": {"use": {"type": "string", "pattern": ":"}}}
     whole["properties"]["protocol"]["items"] = {"anyOf": [*layers, own]}
-    churn = whole["properties"]["churn"]
-    whole["properties"]["churn"] = {"anyOf": [churn["items"], {"type": "array", "items": churn["items"]}]}
+    models = whole["properties"]["churn"]["items"]
+    whole["properties"]["churn"] = {"anyOf": [models, {"type": "array", "items": models}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | whole

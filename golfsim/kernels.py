@@ -103,14 +103,16 @@ def _forget_unused(folder: Path) -> None:
 LINE = 64  # bytes of a cache line
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     """Ask the processor to bring array[row, column] into its cache."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
         view = context.make_array(kind)(context, builder, arguments[0])
-        place = [context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:], strict=True)]
+        place = [
+            context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:], strict=True)
+        ]
         pointer = cgutils.get_item_pointer(context, builder, kind, view, place[: kind.ndim], wraparound=False)
         whole = ir.IntType(32)
         shape = ir.FunctionType(ir.VoidType(), [pointer.type, whole, whole, whole])

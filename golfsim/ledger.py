@@ -1,7 +1,7 @@
 """What every record has spent of its privacy budget.
 
-Visits are counted as integers and ε is derived from them: a running sum of floating-point numbers would lose the last of k
-visits for many k. Whoever touches private data spends first and touches after.
+Visits are counted as integers and ε is derived from them: a running sum of floating-point numbers would lose the last
+of k visits for many k. Whoever touches private data spends first and touches after.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Budget(NamedTuple):
 @leaf
 def may_visit(budget, first, stop):
     """Whether all records first … stop−1 have budget left for one more visit."""
+    allowed = True
     for record in range(first, stop):
-        if budget.visits[record] >= budget.visits_allowed:
-            return False
-    return True
+        allowed &= budget.visits[record] < budget.visits_allowed
+    return allowed
 
 
 @leaf

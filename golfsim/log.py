@@ -63,8 +63,8 @@ class Log:
 
         folder.mkdir(parents=True, exist_ok=True)
         table = self._table().replace_schema_metadata({"golfsim.scenario": scenario, "golfsim.seed": str(self.seed)})
-        write_whole(folder / SCENARIO, lambda path: path.write_text(scenario))
-        write_whole(folder / ABOUT, lambda path: path.write_text(json.dumps(about, indent=2) + "\n"))
+        write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
+        write_whole(folder / ABOUT, lambda path: path.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8"))
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
 
 
@@ -104,42 +104,61 @@ def processor() -> str:
 def load(*paths: str | Path) -> pd.DataFrame:
     """All rows of all runs found at or below the paths, as one tidy DataFrame.
 
-    Its columns are run, seed, cycle, layer, metric and value; `path`, the run's folder below the given path; and a column
-    for each key that a sweep varies.
+    Its columns are run, seed, cycle, layer, metric and value; `path`, the run's folder below the given path; and a
+    column for each key that a sweep varies.
     """
     import pandas as pd
-    import pyarrow.parquet as pq
 
     frames = []
     for path in map(Path, paths):
-        files = [path] if path.is_file() else sorted(path.rglob(LOG))
-        if not files:
-            raise UserError(f"{path}: no {LOG} here or below")
-        for file in files:
-            frame = pq.read_table(file).to_pandas()
+        for file in _logs_at(path):
             name = str(file.parent.relative_to(path)) if path.is_dir() else ""
+            frame = _rows_of(file)
             values = {key: pd.Categorical([value] * len(frame)) for key, value in _point(file.parent).items()}
             frames.append(frame.assign(path=pd.Categorical([name] * len(frame)), **values))
+    if not frames:
+        raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
     return _joined(frames)
+
+
+def _logs_at(path: Path) -> list[Path]:
+    files = [path] if path.is_file() else sorted(path.rglob(LOG))
+    if not files:
+        raise UserError(f"{path}: {f'no {LOG} here or below' if path.exists() else 'there is no such file or folder'}")
+    return files
+
+
+def _rows_of(file: Path) -> pd.DataFrame:
+    import pyarrow.parquet as pq
+
+    try:
+        frame: pd.DataFrame = pq.read_table(file, columns=list(COLUMNS)).to_pandas()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not a log of golfsim: {str(error).splitlines()[0]}") from None
+    if list(frame.columns) != list(COLUMNS):
+        raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(COLUMNS)}")
+    return frame
 
 
 def _point(folder: Path) -> dict[str, Any]:
     """What tells this run's point of a sweep from the others."""
     try:
-        about = json.loads((folder / ABOUT).read_text())
-    except (OSError, ValueError):
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        found = about.get("point", {})
+        return {key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in found.items()}
+    except (OSError, ValueError, AttributeError):
         return {}
-    return {key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in about.get("point", {}).items()}
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
     from pandas.api.types import union_categoricals
 
-    extra = list(dict.fromkeys(name for frame in frames for name in frame if name not in (*COLUMNS, "path")))
-    columns = {}
+    names = dict.fromkeys(str(name) for frame in frames for name in frame)
+    extra = [name for name in names if name not in (*COLUMNS, "path")]
+    columns: dict[str, Any] = {}
     for name in ("layer", "metric", "path", *extra):
-        parts = [frame[name] if name in frame else pd.Categorical([None] * len(frame)) for frame in frames]
-        columns[name] = union_categoricals([part.astype("category") for part in map(pd.Series, parts)])
+        parts = [frame[name] if name in frame else pd.Series([None] * len(frame)) for frame in frames]
+        columns[name] = union_categoricals([part.astype("category") for part in parts])
     joined = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
     return joined.assign(**columns)[[*COLUMNS, "path", *extra]]

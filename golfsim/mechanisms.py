@@ -1,7 +1,7 @@
 """Noise, and the ε it provably gives: Laplace, Gamma-norm, random response, RAPPOR, (p,q).
 
-A mechanism computes its noise from ε and a sensitivity, and says for given parameters which ε they give. ε = ∞ stands for
-no noise at all. Units and composition are the business of whoever uses a mechanism; see `Guarantee`.
+A mechanism computes its noise from ε and a sensitivity, and says for given parameters which ε they give. ε = ∞ stands
+for no noise at all. Units and composition are the business of whoever uses a mechanism; see `Guarantee`.
 """
 
 from __future__ import annotations

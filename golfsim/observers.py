@@ -12,7 +12,7 @@ from golfsim import attacks, rng, topology
 from golfsim.learner import Learner, classify
 from golfsim.overlay import Overlay
 from golfsim.parallel import in_threads
-from golfsim.records import Raw, Records
+from golfsim.records import Published, Raw
 from golfsim.settings import ObserveConfig
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class Observer:
         self._test = test
         self._raw = raw
 
-    def due(self, cycle: int) -> bool:
-        """Whether to measure after this cycle."""
-        return cycle in self._due or cycle in self._overlay_due
+    def due(self, cycle: int, whole: bool = False) -> bool:
+        """Whether to measure after this cycle; `whole`: all layers, and not only overlays."""
+        return cycle in self._due or (not whole and cycle in self._overlay_due)
 
     def measure(self, world: World, layers: dict[str, Protocol[Any]]) -> dict[str, Metrics]:
         """All metrics of all layers now, by layer."""
@@ -81,7 +81,7 @@ class Observer:
             nodes = self._sample(world, layer)
             if nodes.size:
                 found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
-        if isinstance(layer, Records) and self._raw is not None and "label" in self._config.attacks:
+        if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
             found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
         return found
 

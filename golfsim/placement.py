@@ -1,6 +1,6 @@
 """Who holds which records: how many each node gets, which ones, and when they arrive.
 
-Every placement is exact: each record goes to one node, none is lost and none is used twice, unless the scenario says so.
+Every placement is exact: each record goes to one node, none is lost and none used twice, unless the scenario says so.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class IidSplit(Settings):
 
 
 class LabelSkewSplit(Settings):
-    """Each node has class shares of its own, drawn from a Dirichlet distribution around the data's (Hsu et al. 2019)."""
+    """Each node has class shares of its own, from a Dirichlet distribution around the data's (Hsu et al. 2019)."""
 
     kind: Literal["label-skew"]
     alpha: float = Field(gt=0, allow_inf_nan=True, description="small: nodes see few classes; large, or inf: all alike")
@@ -311,7 +311,9 @@ class _Placer:
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def _populations(self, split: GroupsSplit, sizes: Ints) -> Placement:
-        group = np.repeat(np.arange(len(split.groups)), apportion(sizes.size, np.array([g.nodes for g in split.groups])))
+        group = np.repeat(
+            np.arange(len(split.groups)), apportion(sizes.size, np.array([g.nodes for g in split.groups]))
+        )
         if split.groups[0].records is not None:
             shares = np.array([g.records for g in split.groups])
             sizes = apportion(int(sizes.sum()), shares[group] / np.bincount(group)[group])
@@ -371,7 +373,7 @@ class _Placer:
 def apportion(total: int, shares: Floats) -> Ints:
     """Whole numbers in proportion to the shares that add up to the total (largest remainders first)."""
     exact = shares / shares.sum() * total if shares.sum() > 0 else np.full(shares.size, total / shares.size)
-    whole = np.floor(exact).astype(np.int64)
+    whole: Ints = np.floor(exact).astype(np.int64)
     rest = total - int(whole.sum())
     whole[np.argsort(whole - exact, kind="stable")[:rest]] += 1
     return whole

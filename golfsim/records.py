@@ -71,6 +71,20 @@ class Records(Protocol[C]):
         raise NotImplementedError
 
 
+class Published(Records[C]):
+    """Records that anybody may see and use at will."""
+
+    def decoded(self, records: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """The best guess of features and label of each record that what was published of it alone allows."""
+        raise NotImplementedError
+
+
+def ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All numbers of the ranges start … stop−1, one after the other."""
+    size = stop - start
+    return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size), np.int64)
+
+
 def refuse_long(records: Records[Any], norm: str, layer: str) -> None:
     """Refuse records that are longer than 1: the sensitivity of every private strategy rests on that length."""
     x = records.rows.x

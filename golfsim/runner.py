@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from golfsim.engine import Simulation
-from golfsim.errors import UserError
+from golfsim.errors import UserError, nearest
 from golfsim.log import about_this_machine
 from golfsim.progress import Progress, Silent
 from golfsim.scenario import Scenario
@@ -65,10 +66,10 @@ def simulations(
     scenario: Scenario, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
 ) -> Iterator[Simulation]:
     """Run one point and one seed after the other; each comes back when its log is written."""
-    try:
+    with telling(scenario):
         found = points(scenario)
-    except UserError as error:
-        raise scenario.located(error) from None
+    if out is not None:
+        prepare(Path(out))
     for point in found:
         for number in range(1, point.scenario.runs + 1):
             if interrupt.asked:
@@ -81,23 +82,71 @@ def one(
 ) -> Simulation:
     """Run one seed of one point, and write its log."""
     begun = time.perf_counter()
-    try:
+    with telling(point.scenario):
         simulation = Simulation(point.scenario, number, threads)
-    except UserError as error:
-        raise point.scenario.located(error) from None
     ready = time.perf_counter()
-    progress.begin(simulation, ", ".join(str(value) for value in point.values.values()))
+    progress.begin(simulation, ", ".join(map(str, point.values.values())))
+    status = "failed"
     try:
-        for _ in simulation:
-            progress.cycle(simulation)
-            if interrupt.asked:
-                break
+        with telling(point.scenario):
+            status = cycle_through(simulation, progress, interrupt)
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
     finally:
         progress.end(simulation)
         times = {"setup_s": ready - begun, "cycles_s": time.perf_counter() - ready}
-        if out is not None and simulation.world.cycle:
-            write(simulation, run_folder(out, point, number), point.values, threads, times)
+        if out is not None:
+            write(simulation, run_folder(out, point, number), {"status": status, "point": point.values}, threads, times)
     return simulation
+
+
+def prepare(out: Path) -> None:
+    """Make the folder for results, and find out before a long run whether it can be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except (OSError, ValueError) as error:
+        raise cannot_write(out, error) from None
+
+
+def cannot_write(folder: Path, error: Exception) -> UserError:
+    """What to say when results cannot be kept."""
+    why = getattr(error, "strerror", None) or error
+    return UserError(f"cannot write to {folder}: {why}", hint="choose another place with --out")
+
+
+@contextmanager
+def telling(scenario: Scenario) -> Iterator[None]:
+    """Add file and line to a mistake that shows only when the scenario runs."""
+    try:
+        yield
+    except UserError as error:
+        raise scenario.located(error) from None
+    except MemoryError as error:
+        what = f"not enough memory: {error}"
+        raise scenario.located(UserError(what, key="nodes", hint="try fewer nodes")) from None
+
+
+def cycle_through(simulation: Simulation, progress: Progress, interrupt: Interrupt) -> str:
+    """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
+    for _ in simulation:
+        check_metric(simulation)
+        progress.cycle(simulation)
+        if interrupt.asked and not simulation.finished:
+            return "interrupted"
+    return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
+
+
+def check_metric(simulation: Simulation) -> None:
+    """Refuse a stop condition on a metric that its layer does not have."""
+    condition = simulation.scenario.condition
+    if condition is not None and simulation.latest and simulation.observer.due(simulation.world.cycle, whole=True):
+        metrics = simulation.latest[condition.layer]
+        if condition.metric not in metrics:
+            what = f"“{condition.layer}” has no metric “{condition.metric}”"
+            raise UserError(what, key="stop.when", hint=nearest(condition.metric, metrics))
 
 
 def run_folder(out: str | Path, point: Point, number: int) -> Path:
@@ -105,19 +154,14 @@ def run_folder(out: str | Path, point: Point, number: int) -> Path:
     return Path(out) / point.folder / f"run-{number:0{len(str(point.scenario.runs))}}"
 
 
-def write(
-    simulation: Simulation, folder: Path, values: dict[str, Any], threads: int, times: dict[str, float]
-) -> None:
-    """Write log, scenario and `run.json`."""
-    scenario, cycle = simulation.scenario, simulation.world.cycle
-    ended_early = "stopped" if simulation.finished else "interrupted"
-    about: dict[str, Any] = {
+def write(simulation: Simulation, folder: Path, outcome: dict[str, Any], threads: int, times: dict[str, float]) -> None:
+    """Write log, scenario and `run.json`; `outcome` is the run's status and its point of a sweep."""
+    scenario = simulation.scenario
+    about: dict[str, Any] = outcome | {
         "name": scenario.name,
-        "point": values,
-        "status": "finished" if cycle >= scenario.cycles else ended_early,
         "run": simulation.run,
         "seed": simulation.seed,
-        "cycles": cycle,
+        "cycles": simulation.world.cycle,
         "nodes": simulation.world.nodes,
         "threads": threads,
         "scenario_file": scenario.file,
@@ -128,4 +172,4 @@ def write(
     try:
         simulation.log.write(folder, scenario.dump(), about | about_this_machine())
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}", hint="choose another --out") from None
+        raise cannot_write(folder, error) from None

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,15 +13,13 @@ from golfsim.churn import ChurnConfig
 from golfsim.condition import Condition
 from golfsim.errors import UserError, nearest
 from golfsim.placement import NodesConfig
-from golfsim.problems import Problem, ScenarioError, explain, lists, tuples
+from golfsim.problems import Neighbours, Problem, ScenarioError, explain, shown
 from golfsim.protocol import Protocol, find
 from golfsim.records import Raw
 from golfsim.settings import DataConfig, ObserveConfig, Settings, StopConfig
-from golfsim.toml_lines import Path as KeyPath
-from golfsim.toml_lines import key_lines, line_of
+from golfsim.source import Changes, Source
 from golfsim.transport import TransportConfig
 
-Changes = Mapping[str, Any] | Iterable[str]
 Layers = dict[str, Protocol[Any]]
 
 
@@ -35,7 +29,7 @@ class Scenario(Settings):
     name: str = Field(min_length=1, description="what the experiment is called in reports")
     seed: int = Field(ge=0, lt=2**53, description="the seed of the first run; run r has seed + r − 1")
     cycles: int = Field(ge=1, lt=2**31, description="how many cycles a run has")
-    runs: int = Field(1, ge=1, description="how many runs, each with a seed of its own")
+    runs: int = Field(1, ge=1, le=1_000_000, description="how many runs, each with a seed of its own")
     order: Literal["fixed", "shuffled"] = Field(
         "fixed", description="nodes act in one random order, or in a new one each cycle"
     )
@@ -54,44 +48,46 @@ class Scenario(Settings):
         (), description="named variants: a `label` for plots, and values by path that differ from the rest of the file"
     )
 
-    _source: _Source = PrivateAttr()
+    _source: Source = PrivateAttr()
 
     @classmethod
     def load(cls, file: str | Path, changes: Changes = ()) -> Scenario:
         """Read and check a file, with changes by path: ``{"learning.learner": "logistic"}`` or ``["cycles=50"]``."""
-        path = Path(file)
-        text = _read(path)
         try:
-            tree = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            line = re.search(r"at line (\d+)", str(error))
-            raise ScenarioError([f"{path}{':' + line[1] if line else ''}: not TOML: {error}"]) from None
-        return cls._checked(_Source(str(path), path.parent, tree, key_lines(text)), changes)
+            return cls._checked(Source.read(Path(file), cls.model_fields), changes)
+        except RecursionError:
+            raise ScenarioError([f"{file}: lists or tables are nested too deeply"]) from None
 
     @classmethod
     def of(cls, tree: Mapping[str, Any], folder: str | Path = ".") -> Scenario:
         """Check a scenario given as nested dictionaries, as `tomllib` would read it."""
-        return cls._checked(_Source("scenario", Path(folder), copy.deepcopy(dict(tree)), {}), ())
+        return cls._checked(Source("scenario", Path(folder), dict(tree), {}, tuple(cls.model_fields)), ())
 
     def change(self, changes: Changes, where: str | None = None) -> Scenario:
         """A copy with other values at some paths, checked anew; `where` names the place of the changes in errors."""
         return self._checked(self._source, changes, where)
 
     @classmethod
-    def _checked(cls, source: _Source, changes: Changes, where: str | None = None) -> Scenario:
+    def _checked(cls, source: Source, changes: Changes, where: str | None = None) -> Scenario:
         source = source.changed(changes, where)
+        tree = source.as_checked()
+        found = source.oversized()
         try:
-            scenario = cls.model_validate(source.as_checked())
+            scenario = cls._validated(_without(tree, found) if found else tree)
         except ValidationError as error:
-            found = explain(error, cls, source.as_checked())
-            found += _build(source, source.layer_tables(), 0, None)[1]
-            raise source.complain(found) from None
+            found += explain(error, cls, tree)
+            scenario = cls._validated(_without(tree, found))
         scenario._source = source
-        layers, found = scenario._layers(scenario.seed, Raw.stand_in() if scenario.data else None)
-        found += _cross_checks(scenario, layers)
+        layers, more = _build(source, 0, Raw.stand_in() if "data" in tree else None)
+        found += more
+        found += _cross_checks(scenario, layers, {problem.path[0] for problem in found})
         if found:
             raise source.complain(found)
         return scenario
+
+    @classmethod
+    def _validated(cls, tree: Mapping[str, Any]) -> Scenario:
+        return cls.model_validate(tree, by_alias=True, by_name=False)
 
     @property
     def folder(self) -> Path:
@@ -111,10 +107,7 @@ class Scenario(Settings):
 
     def stack(self, seed: int, raw: Raw | None) -> Layers:
         """The layers of a run by name, lowest first, not yet set up; `raw` is the layer of the nodes' own records."""
-        return self._layers(seed, raw)[0]
-
-    def _layers(self, seed: int, raw: Raw | None) -> tuple[Layers, list[Problem]]:
-        return _build(self._source, list(self.protocol), seed, raw)
+        return _build(self._source, seed, raw)[0]
 
     @property
     def condition(self) -> Condition | None:
@@ -131,154 +124,96 @@ class Scenario(Settings):
         return tomlkit.dumps({key: value for key, value in tree.items() if value != []})
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where a scenario comes from: its tree, and for each key the line of the file or the change that set it."""
-
-    file: str
-    folder: Path
-    tree: dict[str, Any]
-    lines: dict[KeyPath, int]
-    origin: dict[KeyPath, str] = field(default_factory=dict)
-
-    def changed(self, changes: Changes, where: str | None) -> _Source:
-        pairs = changes.items() if isinstance(changes, Mapping) else [_assignment(text) for text in changes]
-        new = _Source(self.file, self.folder, copy.deepcopy(self.tree), self.lines, dict(self.origin))
-        for key, value in pairs:
-            path = new.resolve(key)
-            _set(new.tree, path, lists(value), key)
-            new.origin[path] = where or f"--set {key}={value}"
-        return new
-
-    def as_checked(self) -> dict[str, Any]:
-        """The tree as the models want it: tuples, and a single churn table as a list of one."""
-        churn = self.tree.get("churn")
-        tree: dict[str, Any] = tuples(self.tree | ({"churn": [churn]} if isinstance(churn, dict) else {}))
-        return tree
-
-    def layer_tables(self) -> list[dict[str, Any]]:
-        tables = self.tree.get("protocol")
-        whole = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
-        return [tuples(table) for table in tables] if whole and tables else []
-
-    def resolve(self, key: str) -> KeyPath:
-        """A path as a user writes it, its first word a layer's name or a top-level key, as a path into the tree."""
-        first, *rest = key.split(".")
-        start: KeyPath = (first,)
-        if first == "sweep":
-            return (first, ".".join(rest))
-        for index, table in enumerate(self.layer_tables()):
-            if table.get("name") == first:
-                start = ("protocol", index)
-        return (*start, *(int(word) if word.isdigit() else word for word in rest))
-
-    def complain(self, found: list[Problem]) -> ScenarioError:
-        ordered = sorted(dict.fromkeys(found), key=lambda problem: self._line(problem.path) or 0)
-        return ScenarioError([self._message(problem) for problem in ordered])
-
-    def _line(self, path: KeyPath) -> int | None:
-        if path[:1] == ("churn",) and isinstance(self.tree.get("churn"), dict):
-            path = path[:1] + path[2:]
-        return line_of(self.lines, path)
-
-    def _message(self, problem: Problem) -> str:
-        changes = [text for path, text in self.origin.items() if problem.path[: len(path)] == path]
-        line = self._line(problem.path)
-        place = changes[-1] if changes else f"{self.file}:{line}" if line else self.file
-        key = self._as_written(problem.path)
-        hint = f"\n    {problem.hint}" if problem.hint else ""
-        return f"{place}: {key + ': ' if key else ''}{problem.what}{hint}"
-
-    def _as_written(self, path: KeyPath) -> str:
-        if path[:1] == ("protocol",) and len(path) > 1:
-            tables = self.layer_tables()
-            name = tables[int(path[1])].get("name") if tables else None
-            path = (name, *path[2:]) if isinstance(name, str) else path
-        return ".".join(map(str, path))
+def _without(tree: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
+    """A valid scenario without the top-level keys that are at fault, for the checks that concern the others."""
+    broken = {problem.path[0] for problem in found}
+    stand_ins = {"name": "stand-in", "seed": 0, "cycles": 1}
+    return stand_ins | {key: value for key, value in tree.items() if key not in broken}
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    """``path=value`` as on the command line; the value as in TOML, or a bare word."""
-    key, sign, value = text.partition("=")
-    if not sign or not key.strip():
-        raise UserError(f"--set {text}: expected path=value, e.g. --set cycles=50")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
-
-
-def _set(tree: Any, path: KeyPath, value: Any, key: str) -> None:
-    for step in path[:-1]:
-        tree = tree.setdefault(step, {}) if isinstance(tree, dict) else _element(tree, step, key)
-    if isinstance(tree, dict):
-        tree[str(path[-1])] = value
-    else:
-        _element(tree, path[-1], key)
-        tree[path[-1]] = value
-
-
-def _element(tree: Any, step: str | int, key: str) -> Any:
-    if isinstance(tree, list) and isinstance(step, int) and step < len(tree):
-        return tree[step]
-    raise UserError(f"--set {key}: there is no “{step}” to set")
-
-
-def _build(source: _Source, tables: list[dict[str, Any]], seed: int, raw: Raw | None) -> tuple[Layers, list[Problem]]:
+def _build(source: Source, seed: int, raw: Raw | None) -> tuple[Layers, list[Problem]]:
+    """The layers that are fine, and what is wrong with the others."""
+    names = source.layer_names()
     layers: Layers = {}
     found: list[Problem] = []
-    for index, table in enumerate(tables):
+    for place, table in source.layer_tables().items():
         known = layers | ({"raw": raw} if raw else {})
-        try:
-            layer = _layer(table, seed, source.folder, known)
+        broken = frozenset(name for name, other in names.items() if other < place and name not in layers)
+        later = frozenset(name for name, other in names.items() if other > place and name not in layers)
+        layer, wrong = _layer(table, seed, source.folder, Neighbours(known, broken, later))
+        found += [Problem(("protocol", place, *problem.path), problem.what, problem.hint) for problem in wrong]
+        if layer is not None:
             layers[layer.name] = layer
-        except ValidationError as error:
-            found += explain(error, _config_of(table, source.folder), table, ("protocol", index))
-        except UserError as error:
-            found.append(Problem(("protocol", index, error.key or "use"), error.what, error.hint or ""))
     return layers, found
 
 
-def _config_of(table: dict[str, Any], folder: Path) -> type[Settings]:
-    return find(table["use"], folder).Config
+def _layer(
+    table: dict[str, Any], seed: int, folder: Path, around: Neighbours
+) -> tuple[Protocol[Any] | None, list[Problem]]:
+    found = _name_taken(table.get("name"), around)
+    try:
+        protocol = _protocol(table, folder)
+        context = {"layers": around.earlier}
+        config = protocol.Config.model_validate(table, context=context, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return None, found + explain(error, protocol.Config, table, around=around)
+    except UserError as error:
+        return None, [*found, Problem((error.key or "use",), error.what, error.hint or "")]
+    return (None, found) if found else (protocol(config.name, config, seed, folder), [])
 
 
-def _layer(table: dict[str, Any], seed: int, folder: Path, layers: Layers) -> Protocol[Any]:
-    if not isinstance(table.get("use"), str):
-        raise UserError("missing, or not a text", key="use", hint='the protocol to run, e.g. use = "newscast"')
-    protocol = find(table["use"], folder)
-    name = table.get("name")
-    if isinstance(name, str) and (name in Scenario.model_fields or name == "raw" or name in layers):
-        raise UserError(f"“{name}” is taken: a layer needs a name of its own that is not a top-level key", key="name")
-    config = protocol.Config.model_validate(table, context={"layers": layers})
-    return protocol(config.name, config, seed, folder)
+def _name_taken(name: Any, around: Neighbours) -> list[Problem]:
+    reserved = [*Scenario.model_fields, "raw", "world"]
+    if name in reserved:
+        return [Problem(("name",), f"“{name}” is reserved", f"a layer may not be called {', '.join(reserved)}")]
+    if name in around.earlier:
+        return [Problem(("name",), f"“{name}” is taken by an earlier layer", "a layer needs a name of its own")]
+    return []
 
 
-def _cross_checks(scenario: Scenario, layers: Layers) -> list[Problem]:
-    return [*_check_data(scenario), *_check_transport(scenario, layers), *_check_stop(scenario, layers)]
+def _protocol(table: dict[str, Any], folder: Path) -> type[Protocol[Any]]:
+    use = table.get("use")
+    if not isinstance(use, str):
+        what = "missing" if use is None else f"expected text; got {shown(use)}"
+        raise UserError(what, key="use", hint='the protocol to run, e.g. use = "newscast"')
+    try:
+        return find(use, folder)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(f"“{use}” cannot be loaded: {type(error).__name__}: {error}", key="use") from error
+
+
+def _cross_checks(scenario: Scenario, layers: Layers, broken: set[str | int]) -> list[Problem]:
+    """What concerns several keys; a check that needs a key at fault is left out."""
+    checks: list[tuple[set[str], Iterable[Problem]]] = [
+        ({"data", "nodes"}, _check_nodes(scenario)),
+        (set(), _check_data(scenario)),
+        ({"transport"}, _check_transport(scenario, layers)),
+        ({"stop"}, _check_stop(scenario, None if "protocol" in broken else layers)),
+        ({"protocol"}, _check_schedules(layers)),
+    ]
+    return [problem for needs, problems in checks if not needs & broken for problem in problems]
+
+
+def _check_nodes(scenario: Scenario) -> Iterable[Problem]:
+    if scenario.data is None and scenario.nodes.number is None:
+        yield Problem(("nodes", "number"), "missing: without [data] the number of nodes must be given")
 
 
 def _check_data(scenario: Scenario) -> Iterable[Problem]:
     from golfsim.datasets import cards
 
-    data, nodes = scenario.data, scenario.nodes
-    if data is None and nodes.number is None:
-        yield Problem(("nodes", "number"), "missing: without [data] the number of nodes must be given")
-    if data and data.set is not None and data.set not in cards():
-        yield Problem(("data", "set"), f"there is no data set “{data.set}”", nearest(data.set, list(cards())))
+    data = scenario._source.tree.get("data")
+    data = data if isinstance(data, dict) else {}
+    name = data.get("set")
+    if isinstance(name, str) and name not in cards():
+        yield Problem(("data", "set"), f"there is no data set “{name}”", nearest(name, cards()))
     for key in ("file", "test_file"):
-        name = getattr(data, key, None)
-        if name is not None and not (scenario.folder / name).is_file():
-            yield Problem(("data", key), f"there is no file {scenario.folder / name}")
+        name = data.get(key)
+        if isinstance(name, str) and not (scenario.folder / name).is_file():
+            hint = "the path is relative to the scenario file"
+            yield Problem(("data", key), f"there is no file {shown(name)}", hint)
 
 
 def _check_transport(scenario: Scenario, layers: Layers) -> Iterable[Problem]:
@@ -287,12 +222,19 @@ def _check_transport(scenario: Scenario, layers: Layers) -> Iterable[Problem]:
             yield Problem(("transport", fault), f"“{layer.name}” ({layer.config.use}) cannot have {fault} of messages")
 
 
-def _check_stop(scenario: Scenario, layers: Layers) -> Iterable[Problem]:
+def _check_stop(scenario: Scenario, layers: Layers | None) -> Iterable[Problem]:
     try:
         condition = scenario.condition
     except UserError as error:
         yield Problem(("stop", "when"), error.what, error.hint or "")
         return
-    if condition and condition.layer not in layers:
-        hint = nearest(condition.layer, list(layers))
-        yield Problem(("stop", "when"), f"there is no layer “{condition.layer}”", hint)
+    valid = [*(layers or ()), "world"]
+    if condition and layers is not None and condition.layer not in valid:
+        yield Problem(("stop", "when"), f"there is no layer “{condition.layer}”", nearest(condition.layer, valid))
+
+
+def _check_schedules(layers: Layers) -> Iterable[Problem]:
+    for place, layer in enumerate(layers.values()):
+        first, until = layer.config.first, layer.config.until
+        if until is not None and until < first:
+            yield Problem(("protocol", place, "until"), f"expected at least {first}, as “first” says; got {until}")

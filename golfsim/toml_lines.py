@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect
+from collections.abc import Iterator
 from typing import Any
 
 Path = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[A-Za-z0-9_-]+ | "(?:[^"\\\n]|\\.)*" | '[^'\n]*'""", re.VERBOSE)
-_STRING = re.compile(r"""\"""(?:[^\\]|\\.)*?\"{3,5} | '''.*?'{3,5} | "(?:[^"\\\n]|\\.)*" | '[^'\n]*'""", re.VERBOSE | re.DOTALL)
+_STRING = re.compile(
+    r"""\"""(?:[^\\]|\\.)*?\"{3,5} | '''.*?'{3,5} | "(?:[^"\\\n]|\\.)*" | '[^'\n]*'""", re.VERBOSE | re.DOTALL
+)
 _PLAIN = re.compile(r"""[^\s,\]}#"'\[{]+(?:[ ]\d\d:[^\s,\]}#]*)?""")
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BLANK = re.compile(r"[ \t]*")
@@ -131,8 +134,11 @@ def line_of(lines: dict[Path, int], path: Path) -> int | None:
     return None
 
 
-def lookup(tree: Any, path: Path) -> Any:
-    """The value at a path of a parsed text; KeyError or IndexError where there is none."""
-    for step in path:
-        tree = tree[step]
-    return tree
+def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value of a parsed text that is neither a table nor a list, with its path."""
+    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
+    if inner is None:
+        yield path, tree
+    else:
+        for step, value in inner:
+            yield from leaves(value, (*path, step))

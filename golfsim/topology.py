@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import rng
+from golfsim.errors import UserError, nearest
 from golfsim.kernels import kernel
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def measure(overlay: Overlay[Any], world: World, key: np.uint64, sample: int) ->
 
 def undirected(links: csr_array) -> csr_array:
     """The same graph without directions."""
-    both = (links + links.T).tocsr()
+    both: csr_array = (links + links.T).tocsr()
     both.data = np.ones(both.nnz, np.int32)
     both.sort_indices()
     return both
@@ -120,7 +121,8 @@ def write_graphml(overlay: Overlay[Any], world: World, path: Any) -> int:
     import networkx as nx
 
     links = overlay.links(world)
-    assert links is not None
+    if links is None:
+        raise UserError(f"“{overlay.name}” stores no links: everybody knows everybody")
     graph = nx.DiGraph()
     label = world.label.tolist()
     for node in np.argsort(world.label):
@@ -129,3 +131,15 @@ def write_graphml(overlay: Overlay[Any], world: World, path: Any) -> int:
     graph.add_edges_from((label[a], label[b]) for a, b in zip(source, links.indices, strict=True))
     nx.write_graphml(graph, path)
     return int(graph.number_of_edges())
+
+
+def find(layers: dict[str, Any], name: str | None) -> Overlay[Any]:
+    """The overlay of that name, or the first one that stores links."""
+    from golfsim.overlay import Overlay
+
+    overlays = {key: layer for key, layer in layers.items() if isinstance(layer, Overlay)}
+    if name is None and overlays:
+        name = next(iter(overlays))
+    if name not in overlays:
+        raise UserError(f"there is no overlay “{name}”", hint=nearest(str(name), overlays))
+    return overlays[name]

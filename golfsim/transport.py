@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim import rng
+from golfsim.errors import UserError
 from golfsim.kernels import kernel
+from golfsim.memory import available, readable
 from golfsim.parallel import over_ranges
 from golfsim.rng import draw, unit
-from golfsim.errors import UserError
-from golfsim.memory import available, readable
 from golfsim.settings import Settings, Share
 from golfsim.state import Stateful
 
@@ -111,7 +111,7 @@ class TransportConfig(Settings):
     @model_validator(mode="after")
     def _order_of_delays(self) -> TransportConfig:
         if isinstance(self.delay, tuple) and self.delay[0] > self.delay[1]:
-            raise ValueError(f"delay: [from, to] with from ≤ to, got {list(self.delay)}")
+            raise ValueError(f"delay: expected [from, to] with from ≤ to; got {list(self.delay)}")
         return self
 
     def faults(self) -> frozenset[str]:

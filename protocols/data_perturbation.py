@@ -14,7 +14,7 @@ from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse, add_gamma_norm, add_laplace, respond
 from golfsim.parallel import over_ranges
 from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import Records, Rows, refuse_long, sign_for
+from golfsim.records import Published, Records, Rows, ranges, refuse_long, sign_for
 from golfsim.rng import draw
 from golfsim.updates import L1, NORMS
 
@@ -87,14 +87,20 @@ class DataPerturbationConfig(LayerConfig):
     epsilon: float = Field(gt=0, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise")
     mode: Literal["per-class", "joint", "label+features"] = Field(
         "per-class",
-        description="yx for each one-vs-all problem with ε/c each (as published); e_y ⊗ x once with the whole ε; or the "
-        "label by random response and x once",
+        description="yx for each one-vs-all problem with ε/c each (as published); e_y ⊗ x once with the whole ε; or "
+        "the label by random response and x once",
     )
     label_epsilon: float | None = Field(
-        None, gt=0, description="label+features: the part of ε for the label; default: enough for 99 % truth, at most a quarter"
+        None,
+        gt=0,
+        description="label+features: ε of the label; default: enough for 99 % truth, at most a quarter",
     )
-    norm: Literal["l1", "l2"] = Field("l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths")
-    unit: Literal["record", "node"] = Field("record", description="what ε protects: one record, or all records of a node")
+    norm: Literal["l1", "l2"] = Field(
+        "l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths"
+    )
+    unit: Literal["record", "node"] = Field(
+        "record", description="what ε protects: one record, or all records of a node"
+    )
 
     @model_validator(mode="after")
     def _parts(self) -> DataPerturbationConfig:
@@ -111,7 +117,7 @@ class DataPerturbationConfig(LayerConfig):
         return min(self.epsilon / 4, math.log(99 * (classes - 1)))
 
 
-class DataPerturbation(Records[DataPerturbationConfig]):
+class DataPerturbation(Published[DataPerturbationConfig]):
     """A records layer of noisy copies, published when a node first comes online (or when a record arrives)."""
 
     Config = DataPerturbationConfig
@@ -133,14 +139,17 @@ class DataPerturbation(Records[DataPerturbationConfig]):
 
     def _plan(self, rows: Rows) -> None:
         """The scale of the noise and the probability of a true label, for each record."""
-        config, kinds = self.config, {"l1": Laplace, "l2": GammaNorm}
+        config = self.config
+        kind: type[Laplace | GammaNorm] = Laplace if config.norm == "l1" else GammaNorm
         share = 1 / self._records_of_owner(rows) if config.unit == "node" else np.ones(rows.label.size)
         label_epsilon = config.epsilon_of_label(self._classes)
         rest = config.epsilon if math.isinf(config.epsilon) else config.epsilon - label_epsilon
         epsilon = rest / (self.models if config.mode == "per-class" else 1)
-        self._scale = kinds[config.norm](epsilon=epsilon, sensitivity=2.0).scale / share
+        self._scale = kind(epsilon=epsilon, sensitivity=2.0).scale / share
         shares, which = np.unique(share, return_inverse=True)
-        self._truth = np.array([RandomResponse(epsilon=label_epsilon * s, values=self._classes).p for s in shares])[which]
+        self._truth = np.array([RandomResponse(epsilon=label_epsilon * s, values=self._classes).p for s in shares])[
+            which
+        ]
 
     def _records_of_owner(self, rows: Rows) -> NDArray[np.float64]:
         counts = np.maximum(self.config.records.capacity(), 1)
@@ -153,7 +162,7 @@ class DataPerturbation(Records[DataPerturbationConfig]):
         nodes = world.order
         behind = nodes[self.stop[nodes] < rows.stop[nodes]]
         if behind.size:
-            records = _ranges(np.maximum(self.stop[behind], 0), rows.stop[behind])
+            records = ranges(self.stop[behind], rows.stop[behind])
             records = records[self.ledger.visits[records] == 0]
             self.ledger.visits[records] = 1
             self._publish(world, records, rows)
@@ -168,7 +177,17 @@ class DataPerturbation(Records[DataPerturbationConfig]):
                 publish(records, lo, hi, rows, self.models, norm, self._scale, self._noise_key, self.z)
             else:
                 publish_label_and_features(
-                    records, lo, hi, rows, self._classes, norm, self._scale, self._truth, self._noise_key, self.z, self.label
+                    records,
+                    lo,
+                    hi,
+                    rows,
+                    self._classes,
+                    norm,
+                    self._scale,
+                    self._truth,
+                    self._noise_key,
+                    self.z,
+                    self.label,
                 )
 
         over_ranges(world.threads, run, 0, records.size)
@@ -184,6 +203,18 @@ class DataPerturbation(Records[DataPerturbationConfig]):
         """The number of classes."""
         return self.config.records.classes
 
+    def decoded(self, records: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Features are not negative: the block with the largest sum tells the class, and then each block its sign."""
+        if not self._folded:
+            return self.z[records], self.label[records]
+        z = self.z.reshape(-1, self.models, self.z.shape[1])[records]
+        sums = z.sum(axis=2)
+        if self.models == 1:
+            label = (sums[:, 0] >= 0).astype(np.int32)
+            return z[:, 0] * (2 * label - 1)[:, None].astype(np.float32), label
+        label = np.asarray(sums.argmax(axis=1), np.int32)
+        return (2 * z[np.arange(len(z)), label] - z.sum(axis=1)) / np.float32(self.models), label
+
     def capacity(self) -> NDArray[np.int64]:
         """Records that each node will ever have."""
         return self.config.records.capacity()
@@ -195,9 +226,3 @@ class DataPerturbation(Records[DataPerturbationConfig]):
     def observe(self, world: World) -> dict[str, float]:
         """What was spent."""
         return self.ledger.metrics()
-
-
-def _ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All numbers of the ranges start … stop−1, one after the other."""
-    size = stop - start
-    return np.arange(size.sum()) + np.repeat(start - np.concatenate([[0], np.cumsum(size)[:-1]]), size)

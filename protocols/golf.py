@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
+from golfsim.descent import Descent, DescentConfig, linear
 from golfsim.kernels import kernel, leaf, prefetch, prefetch_item
-from golfsim.learner import Learner, classify, score
-from golfsim.ledger import Ledger, Schedule, UniformSchedule
+from golfsim.learner import classify, score
+from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule
 from golfsim.mechanisms import Guarantee
-from golfsim.overlay import Overlay
 from golfsim.parallel import as_if_one_by_one
-from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import Records, refuse_long
+from golfsim.records import refuse_long
 from golfsim.transport import Mailbox
-from golfsim.updates import LEARNERS, NORMS, Noise, Rule, copy_model, dot, keep_model, learn
+from golfsim.updates import NORMS, Noise, Rule, copy_model, dot, keep_model, learn
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -50,6 +49,15 @@ class Messages(NamedTuple):
     age: NDArray[np.int32]
 
 
+class Scratch(NamedTuple):
+    """Room for models in the making."""
+
+    incoming: NDArray[np.float32]
+    fresh: NDArray[np.float32]
+    other: NDArray[np.float32]
+    sorted_values: NDArray[np.float32]
+
+
 class Merging(NamedTuple):
     """What a node makes of a received model."""
 
@@ -59,6 +67,15 @@ class Merging(NamedTuple):
     by_age: bool
     merge: int  # the mean, or a robust mean of the cache
     clip: float  # longest received model; 0: any
+
+
+class How(NamedTuple):
+    """All that a receiving node does with a model."""
+
+    rule: Rule
+    merging: Merging
+    noise: Noise
+    budget: Budget
 
 
 @leaf
@@ -111,19 +128,20 @@ def robust_mean(cache, start, filled, merge, sorted_values, out):
 
 
 @leaf
-def take(w, row, age, j, models, rows, rule, merging, noise, budget, fresh, other, sorted_values):
+def take(w, row, age, j, models, rows, how, scratch):
     """Node j receives a model, the rows of w from `row` on."""
+    merging, fresh, other = how.merging, scratch.fresh, scratch.other
     mine = np.int64(j) * merging.models
     if merging.variant == MU:
         copy_model(models.last, mine, other)
         other_age = mix_in(w, row, age, other, 0, models.last_age[j], merging.models, merging.by_age)
-        new_age = learn(other, 0, other_age, rows, j, rule, noise, budget, fresh)
+        new_age = learn(other, 0, other_age, rows, j, how.rule, how.noise, how.budget, fresh)
     else:
-        new_age = learn(w, row, age, rows, j, rule, noise, budget, fresh)
+        new_age = learn(w, row, age, rows, j, how.rule, how.noise, how.budget, fresh)
     if merging.variant == UM:
-        other_age = learn(models.last, mine, models.last_age[j], rows, j, rule, noise, budget, other)
+        other_age = learn(models.last, mine, models.last_age[j], rows, j, how.rule, how.noise, how.budget, other)
         new_age = mix_in(other, 0, other_age, fresh, 0, new_age, merging.models, merging.by_age)
-    if merging.variant == MU or merging.variant == UM:  # noqa: PLR1714, SIM109 - compiled, it is faster than `in`
+    if merging.variant in (MU, UM):
         copy_model(w, row, other)
         keep_model(other, models.last, mine)
         models.last_age[j] = age
@@ -133,96 +151,91 @@ def take(w, row, age, j, models, rows, rule, merging, noise, budget, fresh, othe
         keep_model(fresh, models.w, mine)
     models.age[j] = new_age if merging.merge == MEAN else max(new_age, models.age[j])
     if merging.cache > 0:
-        remember(models, j, mine, merging, fresh, sorted_values)
+        remember(models, j, mine, merging, scratch)
 
 
 @leaf
-def remember(models, j, mine, merging, fresh, sorted_values):
+def remember(models, j, mine, merging, scratch):
     """Put node j's new model into its cache in place of the oldest; a robust merge makes its model from the cache."""
     oldest = (np.int64(j) * merging.cache + models.cached[j] % merging.cache) * merging.models
     if merging.merge == MEAN:
-        copy_model(models.w, mine, fresh)
-    keep_model(fresh, models.cache, oldest)
+        copy_model(models.w, mine, scratch.fresh)
+    keep_model(scratch.fresh, models.cache, oldest)
     models.cached[j] += 1
     if merging.merge != MEAN:
         filled = min(models.cached[j], merging.cache)
-        robust_mean(models.cache, mine * merging.cache, filled, merging.merge, sorted_values, fresh)
-        keep_model(fresh, models.w, mine)
-
-
-@leaf
-def look_ahead(messages, models, rows, j, row):
-    """Bring what an event to come will touch into the cache, its records if it is known where they are."""
-    prefetch(models.w, np.int64(j))
-    prefetch(rows.x, rows.first[j])
-    prefetch_item(models.age, j)
-    prefetch_item(rows.label, rows.first[j])
+        robust_mean(models.cache, mine * merging.cache, filled, merging.merge, scratch.sorted_values, scratch.fresh)
+        keep_model(scratch.fresh, models.w, mine)
 
 
 AHEAD = 8  # events; the places of their records are looked up twice as far ahead
 
 
+@leaf
+def look_ahead(place, hi, events, messages, models, rows):
+    """Bring what events to come will touch into the processor's cache."""
+    if place + 2 * AHEAD < hi:
+        far = messages.dst[events[place + 2 * AHEAD]]
+        prefetch_item(rows.first, far)
+        prefetch_item(rows.stop, far)
+        near = messages.dst[events[place + AHEAD]]
+        prefetch(models.w, np.int64(near))
+        prefetch(rows.x, rows.first[near])
+        prefetch_item(models.age, near)
+        prefetch_item(rows.label, rows.first[near])
+
+
 @kernel
-def receive(events, lo, hi, messages, models, rows, rule, merging, noise, budget, forgery, old, cycle):
+def receive(events, lo, hi, messages, models, rows, how, forgery, old, cycle):
     """The messages of events lo … hi−1 arrive."""
-    count = merging.models
-    shape = (count, models.w.shape[1])
-    incoming, fresh, other = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.float32)
-    sorted_values = np.empty(merging.cache, np.float32)
-    receive_all(
-        events, lo, hi, messages, models, rows, rule, merging, noise, budget, forgery, old, cycle, incoming, fresh, other, sorted_values
+    shape = (how.merging.models, models.w.shape[1])
+    scratch = Scratch(
+        np.empty(shape, np.float32),
+        np.empty(shape, np.float32),
+        np.empty(shape, np.float32),
+        np.empty(how.merging.cache, np.float32),
     )
+    receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle, scratch)
 
 
 @leaf
-def receive_all(
-    events, lo, hi, messages, models, rows, rule, merging, noise, budget, forgery, old, cycle, incoming, fresh, other, sorted_values
-):
-    """The loop of `receive`, with its scratch arrays."""
+def receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle, scratch):
+    """The loop of `receive`."""
+    count, clip = how.merging.models, how.merging.clip
     for place in range(lo, hi):
-        if place + 2 * AHEAD < hi:
-            far = messages.dst[events[place + 2 * AHEAD]]
-            prefetch_item(rows.first, far)
-            prefetch_item(rows.stop, far)
-            near = events[place + AHEAD]
-            look_ahead(messages, models, rows, messages.dst[near], messages.row[near])
+        look_ahead(place, hi, events, messages, models, rows)
         e = events[place]
-        j, start = messages.dst[e], np.int64(messages.row[e]) * merging.models
+        j, start = messages.dst[e], np.int64(messages.row[e]) * count
         age = messages.age[messages.row[e]]
         lies = forgery.kind.size > 0 and forgery.kind[messages.sender[e]] != HONEST
         if lies:
-            forge(forgery, messages.sender[e], cycle, messages.w, start, old, incoming)
-        elif merging.clip > 0:
-            copy_model(messages.w, start, incoming)
-        if merging.clip > 0:
-            clip_model(incoming, merging.clip)
-        if lies or merging.clip > 0:
-            take(incoming, 0, age, j, models, rows, rule, merging, noise, budget, fresh, other, sorted_values)
+            forge(forgery, messages.sender[e], cycle, messages.w, start, old, scratch.incoming)
+        elif clip > 0:
+            copy_model(messages.w, start, scratch.incoming)
+        if clip > 0:
+            clip_model(scratch.incoming, clip)
+        if lies or clip > 0:
+            take(scratch.incoming, 0, age, j, models, rows, how, scratch)
         else:
-            take(messages.w, start, age, j, models, rows, rule, merging, noise, budget, fresh, other, sorted_values)
+            take(messages.w, start, age, j, models, rows, how, scratch)
 
 
-class GolfConfig(LayerConfig):
+class GolfConfig(DescentConfig):
     """Golf's settings."""
 
-    peers: Layer[Overlay[Any]] = Field(description="the overlay that names the receiver of each model")
-    records: Layer[Records[Any]] = Field(description="the records that models are updated with; “raw” is not private")
-    learner: Literal["pegasos", "logistic", "mean"] = Field("pegasos", description="how a record changes a model")
-    lam: float = Field(1e-4, alias="lambda", gt=0, description="the regularisation λ; the step is 1/(λt)")
     variant: Literal["algorithm1", "rw", "mu", "um"] = Field(
         "algorithm1",
         description="what a node makes of a received model: update it and average with the current one (Hegedűs & "
         "Jelasity 2017); only update it; merge it with the last received, then update; update both, then merge",
     )
     average: Literal["plain", "age"] = Field("plain", description="two models count alike, or by their age")
-    batch: Literal["mini-batch", "one-by-one"] = Field(
-        "mini-batch", description="several records of a node make one update together, or one each"
+    cache: int = Field(
+        0, ge=0, description="remember so many of the last models, for voted prediction or a robust merge"
     )
-    cache: int = Field(0, ge=0, description="remember so many of the last models, for voted prediction or a robust merge")
     merge: Literal["mean", "median", "trimmed-mean"] = Field(
         "mean",
-        description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated models "
-        "in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
+        description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated "
+        "models in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
     )
     epsilon: float | None = Field(
         None, gt=0, allow_inf_nan=True, description="perturb each gradient; the budget of each record (or node)"
@@ -230,20 +243,22 @@ class GolfConfig(LayerConfig):
     schedule: Schedule = Field(
         UniformSchedule(kind="uniform", visits=1), description="with epsilon: how it is spread over a record's visits"
     )
-    norm: Literal["l1", "l2"] = Field("l1", description="with epsilon: the length of records that the noise is made for")
+    norm: Literal["l1", "l2"] = Field(
+        "l1", description="with epsilon: the length of records that the noise is made for"
+    )
     unit: Literal["record", "node"] = Field("record", description="with epsilon: what it protects")
     clip: float | None = Field(None, gt=0, description="against bad peers: shorten received models to this L2 length")
 
     @model_validator(mode="after")
     def _robust(self) -> GolfConfig:
         if self.merge != "mean" and (self.variant != "algorithm1" or self.cache < 3):
-            raise ValueError(f"merge = \"{self.merge}\" needs variant = \"algorithm1\" and a cache of 3 or more")
+            raise ValueError(f'merge = "{self.merge}" needs variant = "algorithm1" and a cache of 3 or more')
         if self.epsilon is not None and self.batch != "mini-batch":
-            raise ValueError("epsilon needs batch = \"mini-batch\": all records of a node make one noisy update")
+            raise ValueError('epsilon needs batch = "mini-batch": all records of a node make one noisy update')
         return self
 
 
-class Golf(Learner[GolfConfig]):
+class Golf(Descent[GolfConfig]):
     """Each cycle every node sends its model to a peer, which updates it with its own records and keeps the result."""
 
     Config = GolfConfig
@@ -252,10 +267,9 @@ class Golf(Learner[GolfConfig]):
     def setup(self, world: World) -> None:
         """All models zero."""
         config = self.config
-        shape = (config.records.models, config.records.features)
+        self.allocate(world.nodes)
+        shape = self.w.shape[1:]
         remembers_last = config.variant in ("mu", "um")
-        self.w = np.zeros((world.nodes, *shape), np.float32)
-        self.age = np.zeros(world.nodes, np.int32)
         self.last = np.zeros((world.nodes if remembers_last else 0, *shape), np.float32)
         self.last_age = np.zeros(world.nodes if remembers_last else 0, np.int32)
         self.cache = np.zeros((world.nodes, config.cache, *shape), np.float32)
@@ -267,14 +281,12 @@ class Golf(Learner[GolfConfig]):
             shape[0], config.cache, VARIANTS[config.variant], config.average == "age", MERGES[config.merge],
             config.clip or 0.0,
         )  # fmt: skip
-        self._rule = Rule(LEARNERS[config.learner][0], config.lam, config.batch == "one-by-one")
         private = config.epsilon is not None
         if private:
             refuse_long(config.records, config.norm, self.name)
         self.ledger = Ledger(config.schedule, config.epsilon or 0.0, config.records.rows.label.size if private else 0)
         self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
         self._peer_key = self.key("peer")
-        self._bytes = self.w[0].nbytes + self.age.itemsize
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Begin with the zero model, also as the last received one and in the cache."""
@@ -292,10 +304,12 @@ class Golf(Learner[GolfConfig]):
             senders = self.mail.src[slots]
             self._receive(world, Messages(slots, senders, receivers, self.mail.w, self.mail.age), as_sent(forgery))
         peer = self.config.peers.choose(world, world.order, self._peer_key)
-        arrives, lag = world.transport.send(self, "model", world.order, peer, self._bytes)
+        arrives, lag = world.transport.send(self, "model", world.order, peer, self._message_bytes)
         if lag is not None:
             slots = self.mail.put(world, lag, world.order, peer, arrives, w=self.w, age=self.age)
-            forge_rows(forgery, self.mail.src[slots], world.cycle, slots, linear(self.mail.w), linear(self.old), len(self.w[0]))
+            forge_rows(
+                forgery, self.mail.src[slots], world.cycle, slots, linear(self.mail.w), linear(self.old), len(self.w[0])
+            )
         else:
             senders = world.order[arrives]
             self._receive(world, Messages(senders, senders, peer[arrives], self.w, self.age), forgery, live=True)
@@ -306,38 +320,25 @@ class Golf(Learner[GolfConfig]):
         return world.tampering.forgery(world.cycle)
 
     def _receive(self, world: World, messages: Messages, forgery: Forgery, live: bool = False) -> None:
-        models = Models(
-            linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached
-        )
+        models = Models(linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached)
         messages = messages._replace(w=linear(messages.w))
         rows = self.config.records.rows
-        noise, budget = self._noise, self.ledger.budget
+        how = How(self.rule(), self._merging, self._noise, self.ledger.budget)
 
         def run(events: NDArray[np.int64], lo: int, hi: int) -> None:
-            receive(
-                events, lo, hi, messages, models, rows, self._rule, self._merging, noise, budget, forgery, linear(self.old),
-                world.cycle,
-            )
+            receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), world.cycle)
 
         as_if_one_by_one(world.threads, run, world.nodes, messages.row if live else None, messages.dst)
 
     def guarantee(self) -> Guarantee:
         """That of the records it learns from, or of its own noise."""
         if self.config.epsilon is None:
-            return self.config.records.guarantee()
+            return super().guarantee()
         return Guarantee(self.config.epsilon, self.config.unit)
 
     def observe(self, world: World) -> dict[str, float]:
         """What was spent, where gradients are perturbed."""
-        return self.ledger.metrics()
-
-    def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """One matrix product for all nodes and models."""
-        return score(self.w[nodes], x)
-
-    def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Updates on the way of each node's model."""
-        return self.age[nodes]
+        return super().observe(world) | self.ledger.metrics()
 
     def votes(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.int32] | None:
         """The majority of the remembered models; a tie goes to class 1 of two, else to the lowest class."""
@@ -352,8 +353,3 @@ class Golf(Learner[GolfConfig]):
         if models == 1:
             return (total[..., 1] >= total[..., 0]).astype(np.int32)
         return np.asarray(total.argmax(axis=-1), np.int32)
-
-
-def linear(w: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A view with a row for each linear model."""
-    return w.reshape(w.size // w.shape[-1], w.shape[-1])

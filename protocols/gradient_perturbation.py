@@ -23,13 +23,17 @@ class GradientPerturbationConfig(WalkConfig):
     schedule: Schedule = Field(
         UniformSchedule(kind="uniform", visits=1), description="how the budget is spread over a record's visits"
     )
-    norm: Literal["l1", "l2"] = Field("l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths")
-    unit: Literal["record", "node"] = Field("record", description="what ε protects: one record, or all records of a node")
+    norm: Literal["l1", "l2"] = Field(
+        "l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths"
+    )
+    unit: Literal["record", "node"] = Field(
+        "record", description="what ε protects: one record, or all records of a node"
+    )
     batch: Literal["mini-batch"] = Field("mini-batch", description="all records of a node make one update together")
 
 
 class GradientPerturbation(Walk[GradientPerturbationConfig]):
-    """Mini-batch gradient descent on a walk; the mean gradient of a node's records is perturbed, and charged to them."""
+    """Mini-batch gradient descent on a walk; the mean gradient of a node's records is perturbed and charged to them."""
 
     Config = GradientPerturbationConfig
 

@@ -1,22 +1,19 @@
-"""Models that walk over the network and are updated wherever they come: sequential gradient descent, fully distributed."""
+"""Models that walk over the network and are updated wherever they come: sequential gradient descent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from golfsim import rng
+from golfsim.descent import Descent, DescentConfig, linear
 from golfsim.kernels import kernel, leaf
-from golfsim.learner import Learner, score
 from golfsim.ledger import Budget
-from golfsim.overlay import Overlay
-from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import Records
 from golfsim.rng import below, draw, unit
-from golfsim.updates import LEARNERS, Noise, Rule, keep_model, learn
+from golfsim.updates import Noise, keep_model, learn
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -86,16 +83,9 @@ def visit(path, w, age, models, rows, rule, noise, budget, counts):
                 keep_model(fresh, w, start)
 
 
-class WalkConfig(LayerConfig):
+class WalkConfig(DescentConfig):
     """A walk's settings."""
 
-    peers: Layer[Overlay[Any]] = Field(description="the overlay that the walk follows")
-    records: Layer[Records[Any]] = Field(description="the records that models are updated with; “raw” is not private")
-    learner: Literal["pegasos", "logistic", "mean"] = Field("pegasos", description="how a record changes a model")
-    lam: float = Field(1e-4, alias="lambda", gt=0, description="the regularisation λ; the step is 1/(λt)")
-    batch: Literal["mini-batch", "one-by-one"] = Field(
-        "mini-batch", description="several records of a node make one update together, or one each"
-    )
     walkers: int = Field(1, ge=1, description="how many models walk")
     hops: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
         1, description="how many nodes each visits in a cycle; “all”: as many as there are"
@@ -105,33 +95,29 @@ class WalkConfig(LayerConfig):
     )
     restart: Literal["never", "afresh", "resend"] = Field(
         "never",
-        description="a walk whose token was lost is gone; or a random node begins anew with the zero model; or the last "
-        "holder notices and sends it again in the next cycle",
+        description="a walk whose token was lost is gone; or a random node begins anew with the zero model; or the "
+        "last holder notices and sends it again in the next cycle",
     )
 
 
 C = TypeVar("C", bound=WalkConfig)
 
 
-class Walk(Learner[C]):
+class Walk(Descent[C]):
     """What all walks have in common."""
 
     accepts = frozenset({"loss", "partition"})
 
     def setup(self, world: World) -> None:
         """All models zero, nobody under way yet."""
-        config = self.config
-        walkers, models = config.walkers, config.records.models
-        self.w = np.zeros((walkers, models, config.records.features), np.float32)
-        self.age = np.zeros(walkers, np.int32)
+        walkers = self.config.walkers
+        self.allocate(walkers)
         self.at = np.full(walkers, LOST, np.int32)
         self.begun = np.zeros(walkers, np.bool_)
         self.toured = np.zeros(walkers, np.int64)
         self.visits = np.zeros(2, np.int64)  # made, passed over
-        self._hops = world.nodes if config.hops == "all" else config.hops
-        self._rule = Rule(LEARNERS[config.learner][0], config.lam, config.batch == "one-by-one")
+        self._hops = world.nodes if self.config.hops == "all" else self.config.hops
         self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
-        self._bytes = self.w[0].nbytes + self.age.itemsize
         self._no_budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
 
     def _privacy(self) -> tuple[Noise, Budget]:
@@ -146,8 +132,17 @@ class Walk(Learner[C]):
         self._begin(world)
         path = self._tours(world) if self.config.path == "tour" else self._walks(world)
         noise, budget = self._privacy()
-        w = self.w.reshape(-1, self.w.shape[2])
-        visit(path, w, self.age, self.w.shape[1], self.config.records.rows, self._rule, noise, budget, self.visits)
+        visit(
+            path,
+            linear(self.w),
+            self.age,
+            self.w.shape[1],
+            self.config.records.rows,
+            self.rule(),
+            noise,
+            budget,
+            self.visits,
+        )
         if self.config.restart == "resend":
             gone = (self.at == LOST) & (before != LOST)
             self.at[gone] = before[gone]
@@ -172,9 +167,18 @@ class Walk(Learner[C]):
         transport = world.transport
         pool = np.flatnonzero(world.online).astype(np.int32)
         sent, lost = hop(
-            start, neighbour, pool, world.online, transport.side(), self.at, self._hop_key, world.cycle, transport.loss, path
+            start,
+            neighbour,
+            pool,
+            world.online,
+            transport.side(),
+            self.at,
+            self._hop_key,
+            world.cycle,
+            transport.loss,
+            path,
         )
-        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=self._bytes)
+        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=self._message_bytes)
         return path
 
     def _tours(self, world: World) -> NDArray[np.int32]:
@@ -190,16 +194,8 @@ class Walk(Learner[C]):
                 self.toured[walker] += part.size
                 filled += part.size
         sent = int((path >= 0).sum())
-        world.transport.count(self, sent=sent, delivered=sent, lost=0, size=self._bytes)
+        world.transport.count(self, sent=sent, delivered=sent, lost=0, size=self._message_bytes)
         return path
-
-    def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """One matrix product for all walkers."""
-        return score(self.w[nodes], x)
-
-    def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Updates on each model's way."""
-        return self.age[nodes]
 
     def holders(self, world: World) -> NDArray[np.int32]:
         """The walkers that are not lost."""
@@ -209,7 +205,11 @@ class Walk(Learner[C]):
     def observe(self, world: World) -> dict[str, float]:
         """Walkers under way, and their visits."""
         made, passed = self.visits.tolist()
-        return {"walkers": float(self.holders(world).size), "visits.made": float(made), "visits.passed_over": float(passed)}
+        return super().observe(world) | {
+            "walkers": float(self.holders(world).size),
+            "visits.made": float(made),
+            "visits.passed_over": float(passed),
+        }
 
 
 class RandomWalk(Walk[WalkConfig]):

@@ -93,6 +93,7 @@ def test_the_events_of_one_level_are_handed_to_several_threads():
     meeting = threading.Barrier(2, timeout=30)  # broken, hence an error, unless two threads are there at once
     writes = np.arange(1024, dtype=np.int32)
     as_if_one_by_one(2, lambda events, lo, hi: meeting.wait(), 1024, None, writes)
+    assert not meeting.broken
 
 
 @given(st.integers(1, 5), st.integers(0, 3000), st.integers(0, 3000))

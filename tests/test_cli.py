@@ -1,0 +1,415 @@
+"""The commands as a user meets them: output, messages, exit status, progress, Ctrl-C."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from helpers import AVERAGING, HERE, learning_tree, tree
+
+import golfsim
+from golfsim import cli, progress, runner
+from golfsim.engine import Simulation
+from golfsim.errors import UserError
+from golfsim.log import load
+from golfsim.scenario import Scenario
+
+UNIFORM = {"name": "peers", "use": "uniform"}
+NEWSCAST = {"name": "peers", "use": "newscast", "view": 5}
+GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
+AVERAGES = AVERAGING | {"use": f"{HERE}/user_protocols/averaging.py:Averaging"}
+
+
+def written(path, table):
+    import tomlkit
+
+    path.write_text(tomlkit.dumps(table), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def learning(tmp_path):
+    """The file of a small scenario that learns."""
+    return written(tmp_path / "small.toml", learning_tree(NEWSCAST, GOLF, cycles=4))
+
+
+@pytest.fixture
+def averaging(tmp_path):
+    """The file of a small scenario without data."""
+    return written(tmp_path / "average.toml", tree(UNIFORM, AVERAGES, nodes=10, cycles=5))
+
+
+@pytest.fixture
+def golfsim_(capsys, monkeypatch):
+    """Run a command in this process: (exit status, output, errors)."""
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["golfsim", *map(str, words)])
+        try:
+            code = cli.main()
+        except SystemExit as end:
+            code = end.code
+        return code or 0, *capsys.readouterr()
+
+    return command
+
+
+def process(*words, **how):
+    """Run a command as a process of its own, as the console script does."""
+    how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+    command = [sys.executable, "-c", "from golfsim.cli import main; main()", *map(str, words)]
+    return subprocess.Popen(command, text=how["stderr"] == subprocess.PIPE, **how)
+
+
+# run
+
+
+def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path):
+    more = ["--threads", 2, "--set", "cycles=3", "--set", "runs=2"]
+    code, out, err = golfsim_("run", learning, "--out", tmp_path / "r", *more)
+    assert (code, out) == (0, f"results in {tmp_path / 'r'}\n")
+    assert "Traceback" not in err
+    files = sorted(str(path.relative_to(tmp_path / "r")) for path in (tmp_path / "r").rglob("*.*"))
+    assert files == ["convergence.png", "convergence.svg"] + [
+        f"run-{run}/{name}" for run in (1, 2) for name in ("log.parquet", "run.json", "scenario.toml")
+    ]
+    about = json.loads((tmp_path / "r/run-2/run.json").read_text())
+    assert {key: about[key] for key in ("status", "run", "seed", "cycles", "nodes", "threads")} == {
+        "status": "finished", "run": 2, "seed": 2, "cycles": 3, "nodes": 40, "threads": 2,
+    }  # fmt: skip
+    assert about["scenario_file"] == str(learning)
+    assert about["times"].keys() == {"setup_s", "cycles_s"}
+    frame = load(tmp_path / "r")
+    measured = set(zip(frame["run"], frame["seed"], frame["cycle"], strict=True))
+    assert measured == {(run, run, cycle) for run in (1, 2) for cycle in (1, 2, 3)}
+    assert Scenario.load(tmp_path / "r/run-1/scenario.toml").cycles == 3
+
+
+def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, learning, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(cli, "_draw", lambda logs, folder: seen.append(len(logs)))
+    golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=10", "--set", "cycles=1")
+    golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=2", "--set", "cycles=1")
+    assert seen == [10, 2]
+
+
+def test_results_go_beside_the_user_by_default(golfsim_, averaging, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = golfsim_("run", "average.toml")
+    assert (code, out) == (0, "results in results/average\n")
+    assert sorted(path.name for path in (tmp_path / "results/average").iterdir()) == ["run-1"]
+
+
+def test_a_run_that_its_condition_ends_is_stopped(golfsim_, averaging, tmp_path):
+    table = tomllib.loads(averaging.read_text()) | {"stop": {"when": "world.online > 0"}}
+    code, _, _ = golfsim_("run", written(averaging, table), "--out", tmp_path / "r")
+    about = json.loads((tmp_path / "r/run-1/run.json").read_text())
+    assert (code, about["status"], about["cycles"]) == (0, "stopped", 1)
+
+
+def test_a_condition_on_a_metric_that_is_not_there_is_told(golfsim_, averaging, tmp_path):
+    code, _, err = golfsim_("run", averaging, "--set", "stop.when=averaging.varianc < 0", "--out", tmp_path / "r")
+    assert code == 2
+    assert "stop.when: “averaging” has no metric “varianc”\n    did you mean “variance”?" in err
+    assert json.loads((tmp_path / "r/run-1/run.json").read_text())["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("nodes.number=10", "10 nodes of 2 records hold 20 of the 80 records\n    say leave_out = true"),
+        ("nodes.number=99", "99 nodes of 2 records need 198 records; there are 80\n    say repeat = true"),
+    ],
+)
+def test_a_mistake_that_shows_only_with_the_data_is_told_with_its_place(golfsim_, learning, tmp_path, change, message):
+    code, out, err = golfsim_("run", learning, "--out", tmp_path / "r", "--set", change)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"--set {change}: nodes.number: {message}")
+
+
+def test_a_network_too_large_for_the_memory_is_told(golfsim_, averaging, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 36 TiB")
+
+    monkeypatch.setattr(runner, "Simulation", full)
+    code, _, err = golfsim_("run", averaging, "--out", tmp_path / "r")
+    assert code == 2
+    assert "nodes: not enough memory: Unable to allocate 36 TiB" in err
+
+
+def test_results_that_cannot_be_written_are_told_before_the_run(golfsim_, averaging, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "Simulation", None)
+    (tmp_path / "file").write_text("in the way")
+    for out in (tmp_path / "file", tmp_path / "file" / "below", "/proc/nowhere"):
+        code, _, err = golfsim_("run", averaging, "--out", out)
+        assert code == 2
+        assert err.startswith(f"golfsim: cannot write to {out}: ")
+        assert "--out" in err.splitlines()[1]
+
+
+FAULTY = """
+from golfsim.protocol import LayerConfig, Protocol
+
+class Faulty(Protocol):
+    Config = LayerConfig
+
+    def step(self, world):
+        if world.cycle == 3:
+            return {}["nothing"]
+"""
+
+
+def test_a_fault_of_a_users_protocol_is_told_with_its_line_and_the_log_is_kept(golfsim_, tmp_path):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    file = written(tmp_path / "s.toml", tree({"name": "mine", "use": "faulty.py:Faulty"}, nodes=3))
+    code, _, err = golfsim_("run", file, "--out", tmp_path / "r")
+    assert code == 2
+    assert err.splitlines()[-1] == f"{tmp_path / 'faulty.py'}:9: in step: KeyError: 'nothing'"
+    assert set(load(tmp_path / "r")["cycle"]) == {1, 2}
+    assert json.loads((tmp_path / "r/run-1/run.json").read_text())["status"] == "failed"
+
+
+def test_a_fault_of_our_own_is_not_hidden(golfsim_, averaging, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "Simulation", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        golfsim_("run", averaging, "--out", tmp_path / "r")
+
+
+def test_golfsim_run_gives_the_rows_that_the_command_writes(averaging, tmp_path, golfsim_):
+    golfsim_("run", averaging, "--out", tmp_path / "r")
+    rows = golfsim.run(Scenario.load(averaging), tmp_path / "again")
+    for folder in ("r", "again"):
+        pd.testing.assert_frame_equal(load(tmp_path / folder).drop(columns="path"), rows, check_categorical=False)
+
+
+# check, schema, list
+
+
+def test_check_tells_each_file_and_fails_if_one_does(golfsim_, learning, tmp_path):
+    bad = written(tmp_path / "bad.toml", tomllib.loads(learning.read_text()) | {"cycels": 3})
+    code, out, err = golfsim_("check", learning, bad, tmp_path / "none.toml", tmp_path)
+    assert (code, out) == (2, f"{learning}: fine\n")
+    assert [line.split(": ")[0] for line in err.splitlines() if line[0] != " "] == [
+        f"{bad}:{bad.read_text().splitlines().index('cycels = 3') + 1}", str(tmp_path / "none.toml"), str(tmp_path),
+    ]  # fmt: skip
+    assert golfsim_("check", learning)[0] == 0
+
+
+def test_check_runs_nothing(golfsim_, learning, monkeypatch):
+    monkeypatch.setattr(Simulation, "__init__", None)
+    assert golfsim_("check", learning)[0] == 0
+
+
+def test_schema_is_printed_as_json(golfsim_):
+    code, out, _ = golfsim_("schema")
+    assert code == 0
+    assert "lambda" in json.loads(out)["$defs"]["protocol.golf"]["properties"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("topic", ["protocols", "datasets", "learners", "churn", "splits", "settings"])
+def test_lists_fit_the_terminal(golfsim_, monkeypatch, topic, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, _ = golfsim_("list", topic)
+    assert code == 0
+    assert out.count("\n") >= 1
+    assert max(map(len, out.splitlines())) <= columns
+
+
+def test_a_list_tells_type_default_and_meaning(golfsim_, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    _, out, _ = golfsim_("list", "protocols", "newscast")
+    assert "view      integer from 1 to 1000, required     how many descriptors a node keeps" in out
+    assert 'liveness  "oracle" | "none", default "oracle"  when the chosen peer is offline' in out
+    assert "golf" not in out
+
+
+def test_list_alone_tells_what_can_be_listed(golfsim_):
+    code, out, _ = golfsim_("list")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()][:3] == ["protocols", "datasets", "learners"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list", "protocol"], "there is no list of “protocol”\n    did you mean “protocols”?"),
+        (["list", "protocols", "newcast"], "“newcast” is not among the protocols\n    did you mean “newscast”?"),
+        (["data", "fetch", "mnst"], "there is no data set “mnst”\n    did you mean “mnist”?"),
+        (["data", "fetch", "spambase"], "“spambase” is bundled: there is nothing to fetch"),
+    ],
+)
+def test_a_wrong_name_is_told_with_the_nearest_one(golfsim_, words, message):
+    code, _, err = golfsim_(*words)
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["rnu"], ["run"], ["run", "x.toml", "--thread", 2], ["run", "x.toml", "--threads", 0], ["check"], ["data"]],
+)
+def test_a_wrong_command_line_is_refused(golfsim_, words):
+    code, out, err = golfsim_(*words)
+    assert code == 2
+    assert "Usage: golfsim" in out + err
+
+
+def test_version_and_help(golfsim_):
+    assert golfsim_("--version") == (0, f"golfsim {golfsim.__version__}\n", "")
+    code, out, _ = golfsim_("--help")
+    assert code == 0
+    assert all(word in out for word in ("run", "check", "schema", "list", "data", "bench"))
+
+
+# the real process
+
+
+def test_a_bad_scenario_ends_a_process_with_status_2_and_a_message(tmp_path):
+    file = written(tmp_path / "s.toml", {"name": "a", "seed": "x", "cycles": 1, "nodes": {"number": 3}})
+    ended = process("run", file)
+    out, err = ended.communicate(timeout=60)
+    assert (ended.returncode, out) == (2, "")
+    assert err.startswith(f'{file}:2: seed: expected an integer; got "x"\n    the seed of the first run')
+    assert err.count("\n") == 2
+
+
+def test_a_reader_who_stops_early_sees_no_traceback():
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = process("schema", stdout=writer)
+    os.close(writer)
+    _, err = ended.communicate(timeout=60)
+    assert ended.returncode != 0
+    assert "Traceback" not in err
+
+
+def begun(file, out):
+    """A long run as a process, once it has begun to listen to Ctrl-C."""
+    ended = process("run", file, "--out", out, "--set", "cycles=2_000_000")
+    limit = time.monotonic() + 60
+    while not out.exists() and ended.poll() is None and time.monotonic() < limit:
+        time.sleep(0.02)
+    return ended
+
+
+def test_ctrl_c_leaves_a_whole_log_up_to_that_cycle(averaging, tmp_path):
+    ended = begun(averaging, tmp_path / "r")
+    ended.send_signal(signal.SIGINT)
+    _, err = ended.communicate(timeout=60)
+    assert ended.returncode == 130
+    assert "Traceback" not in err
+    assert err.endswith(f"interrupted; the log up to here is in {tmp_path / 'r'}\n")
+    about = json.loads((tmp_path / "r/run-1/run.json").read_text())
+    assert about["status"] == "interrupted"
+    cycles = about["cycles"]
+    assert 1 <= cycles < 2_000_000
+    straight = golfsim.run(Scenario.load(averaging, {"cycles": cycles}))
+    pd.testing.assert_frame_equal(load(tmp_path / "r").drop(columns="path"), straight, check_categorical=False)
+
+
+def test_the_runs_after_an_interrupted_one_do_not_begin(averaging, tmp_path):
+    interrupt = runner.Interrupt()
+
+    class Impatient(progress.Progress):
+        def cycle(self, simulation):
+            if simulation.run == 2 and simulation.world.cycle == 3:
+                interrupt(signal.SIGINT, None)
+
+    scenario = Scenario.load(averaging, {"runs": 4})
+    done = list(runner.simulations(scenario, tmp_path / "r", 1, Impatient(), interrupt))
+    assert [simulation.world.cycle for simulation in done] == [5, 3]
+    status = [json.loads(file.read_text())["status"] for file in sorted((tmp_path / "r").rglob("run.json"))]
+    assert status == ["finished", "interrupted"]
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(signal.SIGINT, None)
+
+
+# progress
+
+
+def on_a_terminal(command, words):
+    """What a command writes when its standard error is a terminal."""
+    ours, theirs = pty.openpty()
+    ended = command(*words, stderr=theirs, env=os.environ | {"TERM": "xterm", "COLUMNS": "100"})
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    os.close(ours)
+    ended.communicate(timeout=60)
+    return ended.returncode, seen.decode()
+
+
+def test_a_terminal_shows_a_live_bar(learning, tmp_path):
+    code, seen = on_a_terminal(process, ["run", learning, "--out", tmp_path / "r", "--set", "cycles=30"])
+    assert code == 0
+    assert "━" in seen
+    last = seen[seen.rindex("run 1/1") :]
+    assert "30/30" in last
+    assert "cycles/s" in last
+    assert "error 0." in last
+
+
+def test_lines_are_plain_elsewhere(golfsim_, learning, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    _, _, err = golfsim_("run", learning, "--out", tmp_path / "r")
+    lines = err.splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("run 1/1  cycle 1/4  error ")
+    assert lines[1].startswith("run 1/1  cycle 2/4  ")
+    assert [word in lines[1] for word in (" cycles/s  ", " left  error 0.")] == [True, True]
+    assert "left" not in lines[-1]
+    assert "\x1b" not in err
+
+
+def test_lines_come_no_more_often_than_they_should(golfsim_, learning, tmp_path):
+    _, _, err = golfsim_("run", learning, "--out", tmp_path / "r", "--set", "cycles=50")
+    assert len(err.splitlines()) < 5
+
+
+def test_the_clock_leaves_out_the_first_cycle(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    clock = progress.Clock()
+    assert clock.words(0, 101) == ("", "")
+    now[0] = 30.0
+    clock.tick(1)
+    assert clock.words(1, 101) == ("", "")
+    now[0] = 32.0
+    clock.tick(5)
+    assert clock.words(5, 101) == ("2 cycles/s", "0:00:48 left")
+    now[0] = 31.0
+    assert clock.words(41, 101) == ("40 cycles/s", "0:00:02 left")
+
+
+def test_the_error_shown_is_that_of_the_first_learning_layer():
+    metrics = {"world": {"online": 1.0}, "a": {"error.mean": 0.25}, "b": {"error.mean": 0.5}}
+    assert progress.last_error(SimpleNamespace(latest=metrics)) == "error 0.2500"
+    assert progress.last_error(SimpleNamespace(latest={})) == ""
+
+
+def test_downloads_are_told_a_line_a_file_when_there_is_no_terminal(capsys):
+    with progress.downloading() as told:
+        for so_far in (0, 10, 20):
+            told("a.gz", so_far, 2_500_000)
+        told("b.gz", 0, None)
+    assert capsys.readouterr().err == "fetching a.gz (2.5 MB)\nfetching b.gz\n"
+
+
+def test_a_users_error_tells_key_and_hint():
+    assert str(UserError("bad", key="a.b", hint="do this")) == "a.b: bad\n    do this"
+    assert str(UserError("bad")) == "bad"

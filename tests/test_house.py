@@ -1,0 +1,83 @@
+"""House rules that no linter holds: annotations, assertions, light imports, and which way imports go."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "golfsim").rglob("*.py"), *(ROOT / "protocols").rglob("*.py")])
+TESTS = sorted(path for path in (ROOT / "tests").glob("*.py"))
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def functions(path):
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, FUNCTION)]
+
+
+def is_kernel(function):
+    return any(isinstance(d, ast.Name) and d.id in ("kernel", "leaf") for d in function.decorator_list)
+
+
+def lacks_annotation(function):
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    bare = [a.arg for a in named if a is not None and a.annotation is None and a.arg not in ("self", "cls")]
+    return bare or function.returns is None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_function_but_kernels_is_annotated(path):
+    assert [f"{f.name}:{f.lineno}" for f in functions(path) if not is_kernel(f) and lacks_annotation(f)] == []
+
+
+def called(function):
+    """The last words of all that a function calls or uses by name."""
+    names = {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
+    return names | {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+
+
+def asserts(function):
+    own = any(isinstance(node, ast.Assert) for node in ast.walk(function))
+    return own or any(name == "raises" or name.startswith("assert_") for name in called(function))
+
+
+def test_no_test_is_without_assertion():
+    everything = [(path, function) for path in TESTS for function in functions(path)]
+    asserting = {function.name for _, function in everything if asserts(function)}
+    idle = [
+        f"{path.name}:{function.lineno} {function.name}"
+        for path, function in everything
+        if function.name.startswith("test_") and not asserts(function) and not called(function) & asserting
+    ]
+    assert len(everything) > 100
+    assert idle == []
+
+
+HEAVY = {"numba", "pandas", "matplotlib", "seaborn", "scipy", "sklearn", "pyarrow", "networkx"}
+
+
+@pytest.mark.parametrize("module", ["golfsim", "golfsim.cli"])
+def test_imports_are_light(module):
+    found = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    loaded = set(found.stdout.split())
+    assert module in loaded
+    assert loaded & HEAVY == set()
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+
+
+def test_golfsim_imports_nothing_of_the_protocols():
+    ours = {path: set(imported(path)) for path in SOURCES if (ROOT / "golfsim") in path.parents}
+    assert any("golfsim.errors" in names for names in ours.values())
+    assert [str(path) for path, names in ours.items() if any(n.split(".")[0] == "protocols" for n in names)] == []

@@ -16,6 +16,8 @@ from golfsim.errors import UserError, nearest
 if TYPE_CHECKING:
     import pandas as pd
 
+    from golfsim.settings import PlotConfig
+
 app = typer.Typer(
     help="Simulate gossip protocols, look at their curves, compare ways of keeping data private.",
     no_args_is_help=True,
@@ -50,28 +52,26 @@ def run(
 ) -> None:
     """Run a scenario: write its log and draw its curve."""
     from golfsim import progress, runner
+    from golfsim.log import joined
     from golfsim.scenario import Scenario
 
     scenario = Scenario.load(file, set_)
     folder = out or Path("results") / file.stem
     with runner.listening() as interrupt:
         shown = progress.for_this_output()
-        logs = [done.log.frame() for done in runner.simulations(scenario, folder, threads, shown, interrupt)]
+        logs = list(runner.frames(scenario, folder, threads, shown, interrupt))
     if interrupt.asked:
         print(f"interrupted; the log up to here is in {folder}", file=sys.stderr)
         raise typer.Exit(130)
-    _draw(logs, folder)
+    _draw(scenario.plot, joined(logs), folder)
     print(f"results in {folder}")
 
 
-def _draw(logs: list[pd.DataFrame], folder: Path) -> None:
-    import pandas as pd
-
-    frame = pd.concat(logs, ignore_index=True)
-    if (frame["metric"] == "error.mean").any():
+def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
+    if plot.kind != "none" and (frame["metric"] == "error.mean").any():
         from golfsim.report import figures
 
-        figures.save(figures.convergence(frame), folder, "convergence")
+        figures.save(figures.of(plot, frame), folder, plot.kind)
 
 
 @app.command()
@@ -142,6 +142,33 @@ def export_overlay(
     except OSError as error:
         raise runner.cannot_write(out, error) from None
     print(f"{links} links after cycle {simulation.world.cycle} in {out}")
+
+
+@app.command()
+def export_published(
+    file: File,
+    out: Annotated[Path, typer.Option(help="the Parquet file to write")] = Path("published.parquet"),
+    layer: Annotated[str | None, typer.Option(help="which publishing layer; default: the only one")] = None,
+    cycle: Annotated[int, typer.Option(min=1, help="after which cycle")] = 1,
+    set_: Set = [],  # noqa: B006 - typer wants a plain default
+) -> None:
+    """Run a scenario up to a cycle and write what was published, with its guarantee."""
+    from golfsim import export, runner
+    from golfsim.engine import Simulation
+    from golfsim.scenario import Scenario
+
+    scenario = Scenario.load(file, set_)
+    with runner.telling(scenario):
+        simulation = Simulation(scenario)
+        published = export.find(simulation, layer)
+        for done in simulation:
+            if done == cycle:
+                break
+    try:
+        rows = export.write(simulation, published, simulation.features, out)
+    except OSError as error:
+        raise runner.cannot_write(out, error) from None
+    print(f"{rows} published vectors in {out}: {published.guarantee()}")
 
 
 @app.command()

@@ -135,6 +135,7 @@ def tables() -> list[Entry]:
         "adversary": adversary.AdversaryConfig,
         "observe": settings.ObserveConfig,
         "stop": settings.StopConfig,
+        "plot": settings.PlotConfig,
     }
     return [{"name": n, "about": summary(model), "settings": settings_of(model)} for n, model in models.items()]
 

@@ -107,18 +107,15 @@ def load(*paths: str | Path) -> pd.DataFrame:
     Its columns are run, seed, cycle, layer, metric and value; `path`, the run's folder below the given path; and a
     column for each key that a sweep varies.
     """
-    import pandas as pd
-
     frames = []
     for path in map(Path, paths):
         for file in _logs_at(path):
             name = str(file.parent.relative_to(path)) if path.is_dir() else ""
             frame = _rows_of(file)
-            values = {key: pd.Categorical([value] * len(frame)) for key, value in _point(file.parent).items()}
-            frames.append(frame.assign(path=pd.Categorical([name] * len(frame)), **values))
+            frames.append(with_values(frame, {"path": name} | _point(file.parent)))
     if not frames:
         raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
-    return _joined(frames)
+    return joined(frames)
 
 
 def _logs_at(path: Path) -> list[Path]:
@@ -143,22 +140,30 @@ def _rows_of(file: Path) -> pd.DataFrame:
 def _point(folder: Path) -> dict[str, Any]:
     """What tells this run's point of a sweep from the others."""
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        found = about.get("point", {})
-        return {key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in found.items()}
+        found = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("point", {})
     except (OSError, ValueError, AttributeError):
         return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+def with_values(frame: pd.DataFrame, values: dict[str, Any]) -> pd.DataFrame:
+    """A log with the same value in every row of some further columns; lists and tables as text."""
+    import pandas as pd
+
+    plain = {key: json.dumps(v) if isinstance(v, list | tuple | dict) else v for key, v in values.items()}
+    return frame.assign(**{key: pd.Categorical([value] * len(frame)) for key, value in plain.items()})
+
+
+def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Several logs as one; where one lacks a column of another, it has no value there."""
     import pandas as pd
     from pandas.api.types import union_categoricals
 
     names = dict.fromkeys(str(name) for frame in frames for name in frame)
-    extra = [name for name in names if name not in (*COLUMNS, "path")]
+    words = [name for name in names if name in ("layer", "metric") or name not in COLUMNS]
     columns: dict[str, Any] = {}
-    for name in ("layer", "metric", "path", *extra):
+    for name in words:
         parts = [frame[name] if name in frame else pd.Series([None] * len(frame)) for frame in frames]
         columns[name] = union_categoricals([part.astype("category") for part in parts])
-    joined = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
-    return joined.assign(**columns)[[*COLUMNS, "path", *extra]]
+    whole = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
+    return whole.assign(**columns)[[*COLUMNS, *(name for name in words if name not in COLUMNS)]]

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from golfsim.engine import Simulation
 from golfsim.errors import UserError, nearest
-from golfsim.log import about_this_machine
+from golfsim.learner import Learner
+from golfsim.log import about_this_machine, joined, with_values
 from golfsim.progress import Progress, Silent
+from golfsim.records import Records
 from golfsim.scenario import Scenario
 from golfsim.sweep import Point, points
 
@@ -54,17 +56,23 @@ def listening() -> Iterator[Interrupt]:
 def run(scenario: Scenario, out: str | Path | None = None, *, threads: int = 1) -> pd.DataFrame:
     """Run all runs of a scenario and return their log; with `out`, also write it there."""
     with listening() as interrupt:
-        logs = [s.log.frame() for s in simulations(scenario, out, threads, Silent(), interrupt)]
+        logs = list(frames(scenario, out, threads, Silent(), interrupt))
     if interrupt.asked:
         raise KeyboardInterrupt
-    import pandas as pd
+    return joined(logs)
 
-    return pd.concat(logs, ignore_index=True)
+
+def frames(
+    scenario: Scenario, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
+) -> Iterator[pd.DataFrame]:
+    """The logs of all runs, each with the values of its point of a sweep as columns."""
+    for point, simulation in simulations(scenario, out, threads, progress, interrupt):
+        yield with_values(simulation.log.frame(), point.values)
 
 
 def simulations(
     scenario: Scenario, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
-) -> Iterator[Simulation]:
+) -> Iterator[tuple[Point, Simulation]]:
     """Run one point and one seed after the other; each comes back when its log is written."""
     with telling(scenario):
         found = points(scenario)
@@ -74,7 +82,7 @@ def simulations(
         for number in range(1, point.scenario.runs + 1):
             if interrupt.asked:
                 return
-            yield one(point, number, out, threads, progress, interrupt)
+            yield point, one(point, number, out, threads, progress, interrupt)
 
 
 def one(
@@ -166,6 +174,11 @@ def write(simulation: Simulation, folder: Path, outcome: dict[str, Any], threads
         "threads": threads,
         "scenario_file": scenario.file,
         "data_sha256": simulation.data_digest,
+        "guarantees": {
+            name: str(layer.guarantee())
+            for name, layer in simulation.layers.items()
+            if isinstance(layer, Learner | Records)
+        },
         "times": {name: round(seconds, 3) for name, seconds in times.items()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

@@ -16,7 +16,7 @@ from golfsim.placement import NodesConfig
 from golfsim.problems import Neighbours, Problem, ScenarioError, explain, shown
 from golfsim.protocol import Protocol, find
 from golfsim.records import Raw
-from golfsim.settings import DataConfig, ObserveConfig, Settings, StopConfig
+from golfsim.settings import DataConfig, ObserveConfig, PlotConfig, Settings, StopConfig
 from golfsim.source import Changes, Source
 from golfsim.transport import TransportConfig
 
@@ -41,6 +41,7 @@ class Scenario(Settings):
     adversary: tuple[AdversaryConfig, ...] = Field((), description="nodes that do not follow the protocol")
     observe: ObserveConfig = Field(ObserveConfig(), description="what is measured when")
     stop: StopConfig | None = Field(None, description="a condition that ends a run early")
+    plot: PlotConfig = Field(PlotConfig(), description="the picture that a run ends with")
     sweep: dict[str, Any] = Field(
         {}, description="lists of values by path, every combination a point; lists in a `zip` group vary together"
     )

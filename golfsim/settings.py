@@ -69,6 +69,27 @@ class ObserveConfig(Settings):
     )
 
 
+class PlotConfig(Settings):
+    """`[plot]`: the picture that a run ends with."""
+
+    kind: Literal["convergence", "heatmap", "lines", "none"] = Field(
+        "convergence", description="curves over cycles; a heat-map or lines of the last cycle over a sweep; nothing"
+    )
+    metric: str = Field("accuracy", description="heat-map and lines: the metric, its mean over nodes and runs")
+    rows: str | None = Field(None, description="heat-map: the key that varies from row to row")
+    columns: str | None = Field(None, description="heat-map: the key that varies from column to column, or “case”")
+    x: str | None = Field(None, description="lines: the key along the axis")
+    lines: str | None = Field(None, description="lines: the key that tells lines apart, or “case”")
+
+    @model_validator(mode="after")
+    def _keys(self) -> PlotConfig:
+        for kind, keys in {"heatmap": ("rows", "columns"), "lines": ("x", "lines")}.items():
+            for key in keys:
+                if (self.kind == kind) != (getattr(self, key) is not None):
+                    raise ValueError(f"{key}: belongs to kind = “{kind}”, which needs it")
+        return self
+
+
 class StopConfig(Settings):
     """`[stop]`: end a run before its last cycle."""
 

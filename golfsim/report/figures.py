@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.errors import UserError, nearest
+from golfsim.log import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from golfsim.settings import PlotConfig
 
 STYLE: Any = {
     "font.size": 9,
@@ -27,19 +30,35 @@ GREY = "0.35"
 LINE_HEIGHT = 0.055  # of a label, as a share of the axes
 
 
+def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
+    """The picture that a scenario asks for."""
+    if plot.kind == "heatmap":
+        assert plot.rows is not None
+        assert plot.columns is not None
+        return heatmap(frame, plot.rows, plot.columns, plot.metric)
+    if plot.kind == "lines":
+        assert plot.x is not None
+        assert plot.lines is not None
+        return lines(frame, plot.x, plot.lines, plot.metric)
+    return convergence(frame)
+
+
 def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = None) -> Axes:
-    """A curve for each learning layer over cycles: the mean over runs, and the band where 90 % of the nodes are."""
+    """A curve over cycles for each learning layer and each point of a sweep.
+
+    The line is the mean over nodes and runs; the band is where 90 % of the nodes are.
+    """
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     curves = _curves(frame, metric)
     with plt.rc_context(STYLE):
         if ax is None:
-            ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
+            ax = plt.subplots(figsize=(5 if len(curves) == 1 else 6.5, 3.2), layout="constrained")[1]
         colours = sns.color_palette("colorblind", len(curves))
-        for (layer, curve), colour, dash in zip(curves.items(), colours, DASHES * len(curves), strict=False):
+        for (name, curve), colour, dash in zip(curves.items(), colours, DASHES * len(curves), strict=False):
             marker = "o" if len(curve) == 1 else None
-            ax.plot(curve.index, curve[f"{metric}.mean"], dash, color=colour, marker=marker, label=layer)
+            ax.plot(curve.index, curve[f"{metric}.mean"], dash, color=colour, marker=marker, label=name)
             if f"{metric}.q05" in curve:
                 ax.fill_between(
                     curve.index, curve[f"{metric}.q05"], curve[f"{metric}.q95"], color=colour, alpha=0.18, lw=0
@@ -51,14 +70,103 @@ def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = No
     return ax
 
 
+def varied(frame: pd.DataFrame) -> list[str]:
+    """The columns by which the points of a sweep differ."""
+    extra = [name for name in frame.columns if name not in (*COLUMNS, "path")]
+    return [name for name in extra if frame[name].nunique(dropna=False) > 1]
+
+
 def _curves(frame: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
-    """For each layer that has the metric its statistics by cycle, as means over runs."""
-    wide = frame.pivot_table(index=["layer", "cycle"], columns="metric", values="value", aggfunc="mean", observed=True)
-    if f"{metric}.mean" not in wide:
-        known = [name.removesuffix(".mean") for name in wide.columns if name.endswith(".mean")]
-        raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, known))
-    wide = wide.dropna(subset=[f"{metric}.mean"])
-    return {str(layer): wide.loc[layer] for layer in wide.index.unique("layer")}
+    """For each layer that has the metric, at each point, its statistics by cycle as means over runs."""
+    points = varied(frame)
+    keys = ["layer", *points]
+    rows = frame[frame["metric"].astype(str).str.startswith(f"{metric}.")]
+    if not (rows["metric"] == f"{metric}.mean").any():
+        known = {str(name).removesuffix(".mean") for name in frame["metric"].unique() if str(name).endswith(".mean")}
+        raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, sorted(known)))
+    layers = rows["layer"].nunique()
+    found = {}
+    for values, part in rows.groupby(keys, observed=True, sort=False):
+        wide = part.pivot_table(index="cycle", columns="metric", values="value", aggfunc="mean", observed=True)
+        words = [str(value) for value in values]
+        found[", ".join(words if layers > 1 or not points else words[1:])] = wide
+    return found
+
+
+def last_means(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFrame:
+    """The metric at each point's last cycle: mean and standard error over runs, by the keys given."""
+    rows = frame[frame["metric"] == f"{metric}.mean"]
+    if rows.empty:
+        raise UserError(f"no layer has the metric “{metric}”", key="plot.metric")
+    unknown = [key for key in keys if key not in frame]
+    if unknown:
+        raise UserError(f"the sweep does not vary “{unknown[0]}”", hint=nearest(unknown[0], varied(frame)))
+    groups = [*varied(frame), "run"]
+    last = rows[rows["cycle"] == rows.groupby(groups, observed=True)["cycle"].transform("max")]
+    return last.groupby(keys, observed=True, sort=False)["value"].agg(["mean", "sem"]).reset_index()
+
+
+def _facets(frame: pd.DataFrame, used: list[str]) -> list[tuple[str, pd.DataFrame]]:
+    """The part of the log for each combination of the keys that a figure does not show by itself."""
+    rest = [key for key in varied(frame) if key not in used]
+    if not rest:
+        return [("", frame)]
+    parts = frame.groupby(rest, observed=True, sort=False)
+    return [(", ".join(map(str, values)), part) for values, part in parts]
+
+
+def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accuracy") -> Axes:
+    """The metric's mean over runs for each pair of values, a panel for each combination of the other keys."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    parts = _facets(frame, [rows, columns])
+    with plt.rc_context(STYLE):
+        axes = plt.subplots(1, len(parts), figsize=(0.6 + 3.3 * len(parts), 2.9), layout="constrained", squeeze=False)[
+            1
+        ]
+        for ax, (title, part) in zip(axes[0], parts, strict=True):
+            means = last_means(part, metric, [rows, columns])
+            table = means.pivot_table(index=rows, columns=columns, values="mean", observed=True, sort=False)
+            sns.heatmap(
+                table, ax=ax, annot=True, fmt=".2f", vmin=0, vmax=1, cmap="cividis", cbar=ax is axes[0, -1],
+                annot_kws={"size": 7}, cbar_kws={"label": metric},
+            )  # fmt: skip
+            ax.set(title=title, xlabel="", ylabel=_short(rows) if ax is axes[0, 0] else "")
+            ax.tick_params(axis="x", rotation=45)
+            ax.tick_params(axis="y", rotation=0)
+    return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axes:
+    """The metric's mean over runs against a key, with standard errors; a panel for each combination of the others."""
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    parts = _facets(frame, [x, by])
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(
+            1, len(parts), figsize=(0.4 + 3 * len(parts), 3.6), layout="constrained", squeeze=False, sharey=True
+        )
+        for ax, (title, part) in zip(axes[0], parts, strict=True):
+            means = last_means(part, metric, [by, x])
+            names = list(dict.fromkeys(means[by]))
+            colours = sns.color_palette("colorblind", len(names))
+            for name, colour, dash in zip(names, colours, DASHES * len(names), strict=False):
+                curve = means[means[by] == name].astype({x: float}).sort_values(x)
+                ax.errorbar(
+                    curve[x], curve["mean"], curve["sem"], fmt=dash, color=colour, label=str(name), capsize=2, lw=1.3
+                )
+            ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=metric if ax is axes[0, 0] else "")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False)
+    return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _short(key: str) -> str:
+    """A key's last word; ε for epsilon."""
+    word = key.rpartition(".")[2]
+    return "ε" if word == "epsilon" else word
 
 
 def _dress(ax: Axes, label: str) -> None:

@@ -10,6 +10,7 @@ O13 is Ormándi, Hegedűs & Jelasity, "Gossip learning with linear models on ful
 import copy
 import hashlib
 import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -422,3 +423,179 @@ def f1(predicted, y, classes=2):
         return of_class(1)
     occurring = {c for pair in both for c in pair}
     return sum(of_class(c) for c in occurring) / len(occurring)
+
+
+# ------------------------------------------------------------------------------------------------ noise
+
+
+def laplace(h):
+    """A Laplace number of scale 1: an exponential one, with the sign of the draw's lowest bit."""
+    size = -math.log(uniform(h))
+    return size if h % 2 == 1 else -size
+
+
+def normal(first, second):
+    """A standard normal number (Box & Muller, "A note on the generation of random normal deviates", 1958)."""
+    return math.sqrt(-2 * math.log(uniform(first))) * math.cos(2 * math.pi * uniform(second))
+
+
+def laplace_noise(key, cycle, node, k, d, scale):
+    """Independent Laplace numbers, from draws k, k + 1, … (Dwork, McSherry, Nissim & Smith 2006)."""
+    return np.array([scale * laplace(draw(key, cycle, node, k + f)) for f in range(d)])
+
+
+def gamma_norm_noise(key, cycle, node, k, d, scale):
+    """A vector of uniform direction and Gamma(d, scale) length (Chaudhuri & Monteleoni 2008), from draws k, k + 1, …
+
+    Three draws a coordinate: two for a normal number, since normal vectors point anywhere alike, and one for an
+    exponential number, d of which add up to Gamma(d).
+    """
+    draws = [[draw(key, cycle, node, k + 3 * f + e) for e in range(3)] for f in range(d)]
+    direction = np.array([normal(first, second) for first, second, _ in draws])
+    length = sum(-math.log(uniform(third)) for _, _, third in draws)
+    return scale * length * direction / np.linalg.norm(direction)
+
+
+NOISE = {"l1": laplace_noise, "l2": gamma_norm_noise}
+
+
+# ------------------------------------------------------------------------------------------------ random response
+
+
+def response_probabilities(values, epsilon):
+    """P(answer | truth) of k-ary random response (Kairouz, Bonawitz & Ramage 2016), a row a truth."""
+    weights = np.where(np.eye(values) == 1, math.exp(epsilon), 1.0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def worst_ratio(probabilities):
+    """The ε of a mechanism with finitely many answers: the largest log ratio of two rows' entries."""
+    return float(max(np.log(p / q).max() for p in probabilities for q in probabilities))
+
+
+def bit_probabilities(values, p, q):
+    """P(answer | truth) of (p, q): the bits of a one-hot string each on its own (Cyphers 2017, section 7.2)."""
+    answers = [[(a >> bit) & 1 for bit in range(values)] for a in range(2**values)]
+    one = [[p if bit == truth else q for bit in range(values)] for truth in range(values)]
+    return np.array([[math.prod(o if b else 1 - o for o, b in zip(row, a, strict=True)) for a in answers] for row in one])
+
+
+def pq_error(p, q, values):
+    """The root mean square error of all estimated shares together, for one record (Cyphers 2017, eq. 7.2)."""
+    return math.sqrt((values - 1) * q * (1 - q) + p * (1 - p)) / (p - q)
+
+
+def pq_best(epsilon, values):
+    """The p of the least error among all (p, q) of this ε, by trying (what Cyphers 2017, eq. 7.3 has in closed form)."""
+    from scipy.optimize import minimize_scalar
+
+    def error(p):
+        return pq_error(p, p / (p + math.exp(epsilon) * (1 - p)), values)
+
+    return minimize_scalar(error, bounds=(1e-9, 1 - 1e-9), method="bounded", options={"xatol": 1e-12}).x
+
+
+# ------------------------------------------------------------------------------------------------ budgets
+
+
+def charge(schedule, epsilon, visit):
+    """The ε of a record's visit 1, 2, …, as a fraction: ("uniform", k) is ε/k for k visits, ("halving",) ε/2^t."""
+    epsilon = Fraction(epsilon)
+    if schedule[0] == "halving":
+        return epsilon / 2**visit
+    return epsilon / schedule[1] if visit <= schedule[1] else Fraction(0)
+
+
+class Ledger:
+    """What each record has spent. A visit to several records has the budget of the poorest of them, or is refused."""
+
+    def __init__(self, schedule, epsilon, records):
+        self.schedule, self.epsilon = schedule, epsilon
+        self.visits = [0] * records
+
+    def spent(self, record):
+        """The sum of all charges to a record so far."""
+        return sum(charge(self.schedule, self.epsilon, visit + 1) for visit in range(self.visits[record]))
+
+    def visit(self, records):
+        """Charge a visit; the ε that all of the records can bear, or None where one has nothing left."""
+        charges = [charge(self.schedule, self.epsilon, self.visits[record] + 1) for record in records]
+        if not charges or min(charges) == 0:
+            return None
+        for record in records:
+            self.visits[record] += 1
+        return float(min(charges))
+
+
+# ------------------------------------------------------------------------------------------------ published records
+
+
+def publish_per_class(x, label, models, noise):
+    """s·x + noise for each one-vs-all problem on its own (H17 section 3.2); noise[m] is that of problem m."""
+    return np.array([s * np.float64(x) for s in signs(label, models)]) + noise
+
+
+def publish_joint(x, label, classes, noise):
+    """e_y ⊗ x + noise once, then each class's block minus all others; noise[m] is that of block m."""
+    blocks = np.array([np.float64(x) if m == label else np.zeros(len(x)) for m in range(classes)]) + noise
+    return np.array([blocks[m] - sum(blocks[j] for j in range(classes) if j != m) for m in range(classes)])
+
+
+def respond(first, second, value, values, epsilon):
+    """The answer of k-ary random response by two draws: the truth, else one of the others alike."""
+    if uniform(first) < response_probabilities(values, epsilon)[value, value]:
+        return value
+    others = [other for other in range(values) if other != value]
+    return others[int(uniform(second) * len(others))]
+
+
+def label_recovery(epsilon, d):
+    """P(the sign of Σ(yx + noise) is y) for x ≥ 0 with Σx = 1: d Laplace(2/ε) numbers are about normal."""
+    return 0.5 * (1 + math.erf(epsilon / math.sqrt(8 * d) / math.sqrt(2)))
+
+
+# ------------------------------------------------------------------------------------------------ noisy gradients
+
+
+def noisy_update(model, xs, labels, lam, learner, noise):
+    """A mini-batch update with noise[m] on the mean gradient of model m (Song, Chaudhuri & Sarwate 2013, eq. 2)."""
+    weights, age = update(model, xs, labels, lam, learner, batch=True)
+    rate = 1 / age if learner == "mean" else 1 / (lam * age)
+    return weights + rate * np.asarray(noise), age
+
+
+def noise_scale(epsilon, models, records, unit):
+    """Of the noise on a mean gradient: gradients are at most 1 long, so one of k records moves the mean by 2/k."""
+    sensitivity = 2 / records if unit == "record" else 2
+    return sensitivity * models / epsilon
+
+
+# ------------------------------------------------------------------------------------------------ walks
+
+
+def next_node(neighbours, online, here, h):
+    """A random one of the online neighbours, in the order given; None where there is none."""
+    alive = [j for j in neighbours[here] if online[j]]
+    return alive[below(h, len(alive))] if alive else None
+
+
+def walk(at, neighbours, online, key, cycle, walker, hops, loss=0.0, side=None):
+    """Where a token comes in one cycle, and where it is after that (None: lost). It rests at an offline node."""
+    path = []
+    for hop in range(hops):
+        if at is None or not online[at]:
+            break
+        there = next_node(neighbours, online, at, draw(key, cycle, walker, 2 * hop))
+        if there is None:
+            break
+        if (side is not None and side[at] != side[there]) or uniform(draw(key, cycle, walker, 2 * hop + 1)) < loss:
+            return path, None
+        at = there
+        path.append(there)
+    return path, at
+
+
+def tour(key, walker, start, hops, nodes):
+    """The places start … start + hops − 1 of endless laps over all nodes, each lap in an order of its own."""
+    places = range(start, start + hops)
+    return [permutation(key, walker * 2**20 + place // nodes, nodes)[place % nodes] for place in places]

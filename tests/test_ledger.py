@@ -1,0 +1,130 @@
+"""What records spend of their budgets."""
+
+import math
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from golfsim.ledger import HalvingSchedule, Ledger, UniformSchedule, may_visit, spend
+
+SCHEDULES = st.one_of(st.just(("halving",)), st.tuples(st.just("uniform"), st.integers(1, 6)))
+
+
+def ledger(schedule, epsilon, records=1):
+    """Schedules are written as the reference writes them."""
+    if schedule[0] == "halving":
+        return Ledger(HalvingSchedule(kind="halving"), epsilon, records)
+    return Ledger(UniformSchedule(kind="uniform", visits=schedule[1]), epsilon, records)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0, 0.3])
+def test_a_uniform_schedule_spends_exactly_epsilon_in_its_visits_and_not_one_more(epsilon):
+    for k in range(1, 201):
+        book = ledger(("uniform", k), epsilon)
+        charges = []
+        while may_visit(book.budget, 0, 1):
+            before = book.spent()[0]
+            charges.append(spend(book.budget, 0, 1))
+            assert before < book.spent()[0] <= epsilon
+        assert len(charges) == k
+        assert book.spent()[0] == epsilon
+        assert charges == [epsilon / k] * k
+        assert math.fsum(charges) <= epsilon * (1 + 1e-9)
+
+
+def test_a_running_sum_would_lose_visits():
+    """Why visits are counted: with sums compared to ε, some k end a visit early or late."""
+
+    def visits(k):
+        total, made = 0.0, 0
+        while total + 1.0 / k <= 1.0:
+            total += 1.0 / k
+            made += 1
+        return made
+
+    assert any(visits(k) != k for k in range(1, 201))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
+def test_a_halving_schedule_stays_below_epsilon_for_ever(epsilon):
+    book = ledger(("halving",), epsilon)
+    for visit in range(1, 41):
+        assert may_visit(book.budget, 0, 1)
+        assert spend(book.budget, 0, 1) == epsilon / 2**visit
+        assert book.spent()[0] == float(epsilon * (1 - naive.Fraction(1, 2**visit)))
+        assert book.spent()[0] < epsilon
+    assert book.metrics()["spent.exhausted"] == 0
+
+
+@given(
+    schedule=SCHEDULES,
+    epsilon=st.sampled_from([0.3, 1.0, 7.0]),
+    ranges=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 4)), max_size=30),
+)
+def test_visits_and_charges_are_those_of_the_reference(schedule, epsilon, ranges):
+    book, reference = ledger(schedule, epsilon, 12), naive.Ledger(schedule, epsilon, 12)
+    for first, size in ranges:
+        expected = reference.visit(range(first, first + size))
+        before = book.visits.copy()
+        allowed = may_visit(book.budget, first, first + size)
+        assert (book.visits == before).all()  # to look costs nothing
+        assert allowed == (expected is not None)
+        if allowed:
+            assert spend(book.budget, first, first + size) == pytest.approx(expected, rel=1e-12)
+        assert book.visits.tolist() == reference.visits
+        exact = [float(reference.spent(record)) for record in range(12)]
+        assert book.spent() == pytest.approx(exact, rel=1e-12)
+        assert book.spent().max() <= epsilon
+
+
+def test_a_visit_to_several_records_has_the_epsilon_of_the_poorest():
+    book = ledger(("halving",), 8.0, 3)
+    book.visits[:] = [0, 2, 1]
+    assert spend(book.budget, 0, 3) == 1.0  # 4, 1 and 2 are what they could bear
+    assert book.visits.tolist() == [1, 3, 2]
+    assert book.spent().tolist() == [4.0, 7.0, 6.0]
+
+
+def test_one_exhausted_record_closes_its_whole_batch():
+    book = ledger(("uniform", 2), 1.0, 3)
+    book.visits[:] = [0, 2, 0]
+    assert not may_visit(book.budget, 0, 3)
+    assert may_visit(book.budget, 0, 1)
+    assert not may_visit(book.budget, 1, 2)
+    assert may_visit(book.budget, 2, 3)
+
+
+def test_metrics_are_mean_and_largest_epsilon_and_the_share_of_the_exhausted():
+    book = ledger(("uniform", 4), 8.0, 4)
+    book.visits[:] = [0, 1, 3, 4]
+    assert book.metrics() == {"spent.mean": 4.0, "spent.max": 8.0, "spent.exhausted": 0.25}
+
+
+def test_a_ledger_without_records_has_no_metrics():
+    assert ledger(("uniform", 1), 0.0, 0).metrics() == {}
+
+
+@pytest.mark.parametrize("schedule", [("uniform", 3), ("halving",)])
+def test_an_infinite_budget_charges_infinity_and_is_all_or_nothing(schedule):
+    book = ledger(schedule, math.inf, 2)
+    assert book.spent().tolist() == [0, 0]
+    assert spend(book.budget, 0, 1) == math.inf
+    assert book.spent().tolist() == [math.inf, 0]
+
+
+def test_visits_are_integers_and_are_the_whole_state():
+    book = ledger(("uniform", 3), 1.0, 5)
+    assert book.visits.dtype.kind == "i"
+    assert list(book.state()) == ["visits"]
+    spend(book.budget, 1, 3)
+    other = ledger(("uniform", 3), 1.0, 5)
+    other.restore(book.state())
+    assert other.spent().tolist() == book.spent().tolist() == [0, 1 / 3, 1 / 3, 0, 0]
+
+
+def test_what_kernels_spend_is_what_the_ledger_shows():
+    book = ledger(("uniform", 3), 1.0, 2)
+    assert np.shares_memory(book.budget.visits, book.visits)

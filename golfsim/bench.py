@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from golfsim.engine import Simulation
+from golfsim.protocol import find
+from golfsim.records import Rows
 from golfsim.scenario import Scenario
 
 Row = dict[str, Any]
@@ -22,7 +26,7 @@ SPAMBASE = {"set": "spambase", "scale": ["minmax", "l1"]}
 
 def scenario(nodes: int, layers: list[dict[str, Any]]) -> Scenario:
     """A network of so many nodes without faults and without observation."""
-    data = {"data": SPAMBASE} if any(layer["use"] == "golf" for layer in layers) else {}
+    data = {"data": SPAMBASE} if any("records" in layer for layer in layers) else {}
     return Scenario.of(
         {"name": "benchmark", "seed": 1, "cycles": 2**30, "nodes": {"number": nodes, "repeat": True, "leave_out": True}}
         | {"protocol": layers, "observe": {"every": 2**30}}
@@ -56,15 +60,52 @@ def rate(name: str, nodes: int, layers: list[dict[str, Any]], threads: int) -> R
     return {"name": name, "nodes": nodes, "threads": threads, "node-cycles/s": round(nodes / seconds)}
 
 
+def noisy_updates(epsilon: float) -> Row:
+    """Updates a second of gradient descent on a tour over Spambase, one thread."""
+    walk = {"name": "learning", "use": "gradient_perturbation", "peers": "peers", "records": "raw", "path": "tour"}
+    privacy = {"hops": "all", "epsilon": epsilon, "schedule": {"kind": "uniform", "visits": 2**30}}
+    simulation = Simulation(scenario(4140, [{"name": "peers", "use": "uniform"}, walk | privacy]))
+    seconds = best_of(simulation.step)
+    noise = "no noise" if epsilon == float("inf") else "Laplace"
+    return {"name": f"gradient steps, {noise}", "updates/s": round(4140 / seconds)}
+
+
+def sklearn_updates() -> Row:
+    """Updates a second of scikit-learn's SGDClassifier (hinge) on the same records, from the time of further epochs."""
+    from sklearn.linear_model import SGDClassifier
+
+    records = Simulation(scenario(4140, [{"name": "peers", "use": "uniform"}, GOLF])).layer("learning").config.records
+    x, y, epochs = records.rows.x.astype(np.float64), records.rows.label, 40
+
+    def fit(count: int) -> None:
+        SGDClassifier(alpha=1e-4, max_iter=count, tol=None, fit_intercept=False).fit(x, y)
+
+    seconds = (best_of(lambda: fit(epochs + 1)) - best_of(lambda: fit(1))) / epochs
+    return {"name": "scikit-learn SGDClassifier", "updates/s": round(len(x) / seconds)}
+
+
+def published_numbers() -> Row:
+    """Noisy numbers a second that data perturbation publishes, on one thread: 10 classes of 784 features, as MNIST."""
+    layer = find("data_perturbation", Path())
+    publish = sys.modules[layer.__module__].publish_per_class
+    records, classes, features = 500, 10, 784
+    x = np.full((records, features), 1 / features, np.float32)
+    label, every = np.arange(records, dtype=np.int32) % classes, np.arange(records)
+    rows = Rows(x, label, every, every + 1, False)
+    z = np.empty((records * classes, features), np.float32)
+    seconds = best_of(lambda: publish(every, 0, records, rows, classes, 0, np.ones(records), np.uint64(1), z))
+    return {"name": "published numbers", "numbers/s": round(z.size / seconds)}
+
+
 def measure(threads: int = 1) -> list[Row]:
-    """All figures, slowest machine parts last."""
+    """All figures: the memory, the protocols at two sizes, the perturbation strategies."""
     uniform = {"name": "peers", "use": "uniform"}
     rows = [copy_rate()]
     for nodes in (4140, 100_000):
         rows.append(rate("Newscast, view 20", nodes, [NEWSCAST], threads))
         rows.append(rate("Golf + Pegasos, 57 features", nodes, [uniform, GOLF], threads))
         rows.append(rate("Golf + Pegasos over Newscast", nodes, [NEWSCAST, GOLF], threads))
-    return rows
+    return [*rows, noisy_updates(float("inf")), noisy_updates(2.0**35), sklearn_updates(), published_numbers()]
 
 
 def table(rows: list[Row]) -> str:

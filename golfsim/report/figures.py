@@ -133,8 +133,9 @@ def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accurac
                 annot_kws={"size": 7}, cbar_kws={"label": metric},
             )  # fmt: skip
             ax.set(title=title, xlabel="", ylabel=_short(rows) if ax is axes[0, 0] else "")
+            ax.grid(visible=False)
+            ax.set_yticklabels([_number(value) for value in table.index], rotation=0)
             ax.tick_params(axis="x", rotation=45)
-            ax.tick_params(axis="y", rotation=0)
     return axes[0, 0]  # type: ignore[no-any-return]
 
 
@@ -142,6 +143,7 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
     """The metric's mean over runs against a key, with standard errors; a panel for each combination of the others."""
     import matplotlib.pyplot as plt
     import seaborn as sns
+    from matplotlib.ticker import StrMethodFormatter
 
     parts = _facets(frame, [x, by])
     with plt.rc_context(STYLE):
@@ -158,9 +160,15 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
                     curve[x], curve["mean"], curve["sem"], fmt=dash, color=colour, label=str(name), capsize=2, lw=1.3
                 )
             ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=metric if ax is axes[0, 0] else "")
+            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False)
     return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _number(value: Any) -> str:
+    """A value of a sweep as a tick label: 100 for 100.0, ∞ for inf."""
+    return f"{value:g}".replace("inf", "∞") if isinstance(value, float) else str(value)
 
 
 def _short(key: str) -> str:

@@ -109,16 +109,21 @@ def _draw_classes(ax: Any, found: Description) -> None:
 def _draw_sizes(ax: Any, sizes: NDArray[np.int64]) -> None:
     values, count = np.unique(sizes, return_counts=True)
     if values.size <= 30:
-        ax.bar(values, count, color="C0")
+        ax.bar(values, count, width=0.8, color="C0")
+        ax.set_xlim(values.min() - 1.5, values.max() + 1.5)
     else:
         ax.hist(sizes, bins=40, color="C0")
     ax.set(xlabel="records a node", ylabel="nodes")
+    ax.xaxis.get_major_locator().set_params(integer=True)
 
 
 def save(found: Description, path: Path) -> None:
     """Draw into a file."""
     import matplotlib.pyplot as plt
 
+    from golfsim.report.figures import STYLE
+
     figure = draw(found)
-    figure.savefig(path)
+    with plt.rc_context(STYLE):
+        figure.savefig(path)
     plt.close(figure)

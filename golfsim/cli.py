@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -16,7 +18,10 @@ from golfsim.errors import UserError, nearest
 if TYPE_CHECKING:
     import pandas as pd
 
+    from golfsim.engine import Simulation
     from golfsim.settings import PlotConfig
+
+T = TypeVar("T")
 
 app = typer.Typer(
     help="Simulate gossip protocols, look at their curves, compare ways of keeping data private.",
@@ -126,21 +131,11 @@ def export_overlay(
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Run a scenario up to a cycle and write its overlay as GraphML."""
-    from golfsim import runner, topology
-    from golfsim.engine import Simulation
-    from golfsim.scenario import Scenario
+    from golfsim import topology
 
-    scenario = Scenario.load(file, set_)
-    with runner.telling(scenario):
-        simulation = Simulation(scenario)
-        overlay = topology.find(simulation.layers, layer)
-        for done in simulation:
-            if done == cycle:
-                break
-    try:
+    simulation, overlay = _run_to(file, set_, cycle, lambda run: topology.find(run.layers, layer))
+    with _writing(out):
         links = topology.write_graphml(overlay, simulation.world, out)
-    except OSError as error:
-        raise runner.cannot_write(out, error) from None
     print(f"{links} links after cycle {simulation.world.cycle} in {out}")
 
 
@@ -153,22 +148,38 @@ def export_published(
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Run a scenario up to a cycle and write what was published, with its guarantee."""
-    from golfsim import export, runner
+    from golfsim import export
+
+    simulation, published = _run_to(file, set_, cycle, lambda run: export.find(run, layer))
+    with _writing(out):
+        rows = export.write(simulation, published, simulation.features, out)
+    print(f"{rows} published vectors in {out}: {published.guarantee()}")
+
+
+def _run_to(file: Path, changes: list[str], cycle: int | None, find: Callable[[Simulation], T]) -> tuple[Simulation, T]:
+    """Run a scenario up to a cycle (None: the last); also what `find` finds in it, before the run begins."""
+    from golfsim import runner
     from golfsim.engine import Simulation
     from golfsim.scenario import Scenario
 
-    scenario = Scenario.load(file, set_)
+    scenario = Scenario.load(file, changes)
     with runner.telling(scenario):
         simulation = Simulation(scenario)
-        published = export.find(simulation, layer)
+        found = find(simulation)
         for done in simulation:
             if done == cycle:
                 break
+    return simulation, found
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    from golfsim import runner
+
     try:
-        rows = export.write(simulation, published, simulation.features, out)
+        yield
     except OSError as error:
-        raise runner.cannot_write(out, error) from None
-    print(f"{rows} published vectors in {out}: {published.guarantee()}")
+        raise runner.cannot_write(path, error) from None
 
 
 @app.command()

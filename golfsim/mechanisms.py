@@ -99,22 +99,8 @@ class Laplace:
         return math.inf if scale == 0 else sensitivity / scale
 
 
-@dataclass(frozen=True, kw_only=True)
-class GammaNorm:
-    """Noise of uniform direction and Gamma(d) length, for an L2 sensitivity (Chaudhuri & Monteleoni 2008)."""
-
-    epsilon: float
-    sensitivity: float
-
-    @property
-    def scale(self) -> float:
-        """Of the Gamma distribution; 0 when ε is infinite."""
-        return Laplace(epsilon=self.epsilon, sensitivity=self.sensitivity).scale
-
-    @staticmethod
-    def epsilon_of(scale: float, sensitivity: float) -> float:
-        """The ε that a scale gives."""
-        return Laplace.epsilon_of(scale, sensitivity)
+class GammaNorm(Laplace):
+    """Noise of uniform direction and Gamma(d, scale) length, for an L2 sensitivity (Chaudhuri & Monteleoni 2008)."""
 
 
 @dataclass(frozen=True, kw_only=True)

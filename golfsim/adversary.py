@@ -110,13 +110,10 @@ class Tampering:
         old = [nodes for config, nodes in self.members if config.kind == "old"]
         return np.concatenate([np.empty(0, np.int32), *old])
 
-    def begins_old(self, cycle: int) -> NDArray[np.int32]:
-        """Those of `keeps_old`, as places in it, whose model of this cycle is to be kept."""
-        kept, place = self.keeps_old(), [np.empty(0, np.int64)]
-        for config, nodes in self.members:
-            if config.kind == "old" and config.start == cycle:
-                place.append(np.flatnonzero(np.isin(kept, nodes)))
-        return np.concatenate(place).astype(np.int32)
+    def since_old(self) -> NDArray[np.int32]:
+        """For each of `keeps_old`, the cycle whose model it will send."""
+        since = [np.full(nodes.size, config.start) for config, nodes in self.members if config.kind == "old"]
+        return np.concatenate([np.empty(0, np.int64), *since]).astype(np.int32)
 
     def forgery(self, cycle: int) -> Forgery:
         """What senders do in this cycle."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from golfsim.world import World
 
 Nodes = NDArray[np.int32]
+SHORTEST = 1e-3  # cycles: sessions are walked through one by one, also those between two cycles
 
 
 class ChurnSettings(Settings):
@@ -51,6 +53,8 @@ class CrashConfig(ChurnSettings):
     def _how_many(self) -> CrashConfig:
         if (self.share is None) == (self.number is None):
             raise ValueError("expected either “share” or “number”")
+        if self.start != 1 or self.until is not None:
+            raise ValueError("at: says when a crash happens; “from” and “until” do not belong here")
         return self
 
 
@@ -83,6 +87,23 @@ class SessionConfig(ChurnSettings):
 
     online: float = Field(gt=0, le=1, description="the share of the nodes that is online in the long run")
 
+    def median(self) -> float:
+        """The median length of an online session, in cycles."""
+        raise NotImplementedError
+
+    def stretch(self) -> float:
+        """How much longer offline sessions are."""
+        return (1 - self.online) / self.online
+
+    @model_validator(mode="after")
+    def _not_too_short(self) -> SessionConfig:
+        shortest = self.median() * min(1.0, self.stretch() or 1.0)
+        if shortest < SHORTEST:
+            raise ValueError(
+                f"half of the sessions are shorter than {shortest:.2g} cycles; expected at least {SHORTEST:g}"
+            )
+        return self
+
 
 class LognormalConfig(SessionConfig):
     """Online sessions of log-normal length; offline ones too, as long as the share online asks for."""
@@ -91,6 +112,10 @@ class LognormalConfig(SessionConfig):
     mu: float = Field(le=50, ge=-50, description="mean of the logarithm of a session's length in cycles")
     sigma: float = Field(ge=0, le=10, description="standard deviation of that logarithm")
 
+    def median(self) -> float:
+        """The median length of an online session, in cycles."""
+        return math.exp(self.mu)
+
 
 class WeibullConfig(SessionConfig):
     """Online sessions of Weibull length; offline ones too, as long as the share online asks for."""
@@ -98,6 +123,10 @@ class WeibullConfig(SessionConfig):
     kind: Literal["weibull"]
     shape: float = Field(ge=0.05, le=100, description="below 1: many short sessions and a few very long ones")
     scale: float = Field(gt=0, le=1e12, description="of a session's length, in cycles")
+
+    def median(self) -> float:
+        """The median length of an online session, in cycles."""
+        return float(self.scale * math.log(2) ** (1 / self.shape))
 
 
 class TraceConfig(ChurnSettings):
@@ -232,9 +261,8 @@ class Sessions(Churn[S]):
 
     def _next(self, nodes: Nodes, by_length: bool = False) -> NDArray[np.float64]:
         """The length of the next session of each node; offline ones are as much longer as the share asks for."""
-        online = self._config.online
         u = rng.uniform(self._key, nodes, self.session[nodes], 2)
-        stretch = np.where(self.up[nodes], 1.0, (1 - online) / online)
+        stretch = np.where(self.up[nodes], 1.0, self._config.stretch())
         return self.length(u, by_length) * stretch
 
     def act(self, cycle: int, first: bool) -> None:
@@ -327,7 +355,7 @@ class Join(Churn[JoinConfig]):
         late = late[rng.permutation(key, 1, late.size)]
         window = config.until - config.start + 1
         self._joins = np.zeros(world_nodes, np.int64)
-        self._joins[late] = config.start + np.arange(late.size) * window // max(late.size, 1)
+        self._joins[late] = config.start - 1 - (-np.arange(1, late.size + 1) * window) // max(late.size, 1)
 
     def step(self, cycle: int) -> None:
         """Those whose cycle has come are up."""
@@ -409,11 +437,13 @@ class Recorder:
     """Notes who is online in each cycle of a run, to write it as a trace."""
 
     def __init__(self) -> None:
+        self._nodes = 0
         self._since: dict[int, int] = {}
         self._rows: list[tuple[int, int, int]] = []
 
     def note(self, world: World) -> None:
         """Take in the world's current cycle."""
+        self._nodes = world.nodes
         online = set(world.label[world.online].tolist())
         for node in [n for n in self._since if n not in online]:
             self._rows.append((node, self._since.pop(node), world.cycle))
@@ -421,8 +451,10 @@ class Recorder:
             self._since[node] = world.cycle
 
     def write(self, path: Path, last: int) -> None:
-        """Write the sessions; those under way end after the cycle `last`."""
+        """Write the sessions; those under way end after the cycle `last`, and who was never online has an empty one."""
         rows = self._rows + [(node, since, last + 1) for node, since in self._since.items()]
+        seen = {node for node, _, _ in rows}
+        rows += [(node, 1, 1) for node in range(self._nodes) if node not in seen]
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["node", "from", "until"])

@@ -133,7 +133,7 @@ def export_overlay(
     """Run a scenario up to a cycle and write its overlay as GraphML."""
     from golfsim import topology
 
-    simulation, overlay = _run_to(file, set_, cycle, lambda run: topology.find(run.layers, layer))
+    simulation, overlay = _run_to(file, set_, cycle, lambda run: topology.find(run.layers, layer, run.world))
     with _writing(out):
         links = topology.write_graphml(overlay, simulation.world, out)
     print(f"{links} links after cycle {simulation.world.cycle} in {out}")

@@ -149,10 +149,11 @@ class PQ:
         """The p and q of least expected error for strings of so many bits (Cyphers 2017, equation 7.3)."""
         if math.isinf(epsilon):
             return cls(p=1.0, q=0.0)
-        e, m = math.exp(epsilon), values
-        root = math.sqrt((m - 1) * (e**3 + e) + ((m - 1) ** 2 + 1) * e**2)
-        p = (e**2 + m * e - e - root) / (e**2 - 1)
-        return cls(p=p, q=p / (p + e * (1 - p)))
+        # In e^−ε, and with 1 − p on its own: nothing overflows or is lost beside 1, however large ε is.
+        f, others = math.exp(-epsilon), values - 1
+        root = math.sqrt(others * (f + f**3) + (others**2 + 1) * f**2)
+        lie = (root - others * f - f**2) / (1 - f**2)
+        return cls(p=1 - lie, q=(1 - lie) * f / ((1 - lie) * f + lie))
 
     def rms_error(self, values: int, records: int) -> float:
         """The root mean square error of the estimated shares of all values (Cyphers 2017, equation 7.2)."""

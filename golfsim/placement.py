@@ -60,6 +60,12 @@ class UniformSizes(Settings):
     min: int = Field(ge=0, description="the smallest size, relative to `max`")
     max: int = Field(ge=1, description="the largest size, relative to `min`")
 
+    @model_validator(mode="after")
+    def _bounds(self) -> UniformSizes:
+        if self.min > self.max:
+            raise ValueError(f"min: expected at most “max”, {self.max}; got {self.min}")
+        return self
+
     def shares(self, u: Floats) -> Floats:
         """Sizes up to a common factor, from probabilities."""
         return np.floor(self.min + u * (self.max - self.min + 1))

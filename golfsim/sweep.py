@@ -19,27 +19,29 @@ class Point:
 
     values: Changes
     scenario: Scenario
-
-    @property
-    def folder(self) -> str:
-        """A name for its folder: readable, and safe on every file system."""
-        words = [str(v) if k == "case" else f"{k}={v}" for k, v in self.values.items()]
-        return re.sub(r"[^\w.=,+-]+", "_", ",".join(words))[:150]
+    folder: str  # its name: readable, and safe on every file system
 
 
 def points(scenario: Scenario) -> list[Point]:
     """All combinations: each case with each value of each key; the keys of a zip group vary together."""
     plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
-    found = []
+    found: list[Point] = []
     for combination in itertools.product(_cases(scenario), *_axes(scenario)):
         values = {key: value for part in combination for key, value in part[0].items()}
         changes = {key: value for part in combination for key, value in part[1].items()}
         where = f"{scenario.file}, at " + ", ".join(f"{k} = {v}" for k, v in values.items())
-        found.append(Point(values, plain.change(changes, where=where) if changes else plain))
-    names = [point.folder for point in found]
-    if len(set(names)) < len(names):
-        raise UserError("two points of the sweep are the same", key="sweep", hint="each value may stand there once")
+        if any(values == point.values for point in found):
+            raise UserError("two points of the sweep are the same", key="sweep", hint="each value may stand there once")
+        folder = _folder(values, {point.folder for point in found})
+        found.append(Point(values, plain.change(changes, where=where) if changes else plain, folder))
     return found
+
+
+def _folder(values: Changes, taken: set[str]) -> str:
+    words = [str(v) if k == "case" else f"{k}={v}" for k, v in values.items()]
+    name = re.sub(r"[^\w.=,+-]+", "_", ",".join(words))[:150]
+    numbered = (f"{name}.{number}" for number in itertools.count(2))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
 
 
 def _cases(scenario: Scenario) -> list[tuple[Changes, Changes]]:

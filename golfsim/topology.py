@@ -133,13 +133,13 @@ def write_graphml(overlay: Overlay[Any], world: World, path: Any) -> int:
     return int(graph.number_of_edges())
 
 
-def find(layers: dict[str, Any], name: str | None) -> Overlay[Any]:
+def find(layers: dict[str, Any], name: str | None, world: World) -> Overlay[Any]:
     """The overlay of that name, or the first one that stores links."""
     from golfsim.overlay import Overlay
 
     overlays = {key: layer for key, layer in layers.items() if isinstance(layer, Overlay)}
     if name is None and overlays:
-        name = next(iter(overlays))
+        name = next((key for key, layer in overlays.items() if layer.links(world) is not None), next(iter(overlays)))
     if name not in overlays:
         raise UserError(f"there is no overlay “{name}”", hint=nearest(str(name), overlays))
     return overlays[name]

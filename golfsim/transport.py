@@ -141,6 +141,7 @@ class Transport(Stateful):
         self._seed = seed
         self._world: World | None = None
         self._sides: list[NDArray[np.int8]] = []
+        self._reserved = 0  # bytes for messages under way, all layers
         self.counts = np.zeros((len(layers), 4), np.int64)
 
     @property
@@ -162,6 +163,18 @@ class Transport(Stateful):
             side = np.zeros(world.nodes, np.int8)
             side[chosen] = 1
             self._sides.append(side)
+
+    def reserve(self, messages: int, rows: dict[str, NDArray[Any]]) -> None:
+        """Refuse a mailbox that does not fit into memory beside the others."""
+        need = messages * (24 + sum(int(np.prod(row.shape[1:])) * row.itemsize for row in rows.values()))
+        self._reserved += need
+        if messages >= 2**31 or self._reserved > available():
+            raise UserError(
+                f"up to {messages:,} messages can be under way, which needs {readable(need)} of memory, "
+                f"{readable(self._reserved)} with all layers; {readable(available())} are available",
+                key="transport.delay",
+                hint="shorten the longest delay, or simulate fewer nodes",
+            )
 
     @property
     def world(self) -> World:
@@ -307,7 +320,7 @@ class Mailbox(Stateful):
         longest = world.transport.longest
         capacity = world.nodes * longest * each
         self._layer = layer
-        self._refuse_what_does_not_fit(capacity, rows)
+        world.transport.reserve(capacity, rows)
         self.src = np.zeros(capacity, np.int32)
         self.dst = np.zeros(capacity, np.int32)
         self.following = np.full(capacity, -1, np.int32)
@@ -321,17 +334,6 @@ class Mailbox(Stateful):
         self._names = tuple(rows)
         for name, like in rows.items():
             setattr(self, name, np.zeros((capacity, *like.shape[1:]), like.dtype))
-
-    @staticmethod
-    def _refuse_what_does_not_fit(capacity: int, rows: dict[str, NDArray[Any]]) -> None:
-        need = capacity * (24 + sum(int(np.prod(row.shape[1:])) * row.itemsize for row in rows.values()))
-        if capacity >= 2**31 or need > available():
-            raise UserError(
-                f"up to {capacity:,} messages can be under way, which needs {readable(need)} of memory; "
-                f"{readable(available())} are available",
-                key="transport.delay",
-                hint="shorten the longest delay, or simulate fewer nodes",
-            )
 
     if TYPE_CHECKING:
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from golfsim import churn, rng
 from golfsim.adversary import AdversaryConfig, Tampering
@@ -49,6 +48,8 @@ class World(Stateful):
         self.label = rng.permutation(rng.key(seed, "world", "label"), 0, nodes)
         self.online = np.zeros(nodes, np.bool_)
         self.seen = np.zeros(nodes, np.bool_)
+        self.since = np.zeros(nodes, np.int32)  # the cycle in which each came online last
+        self.restarts = np.zeros(nodes, np.bool_)  # who will start afresh when it is online again
         self.order = self.came = self.first = self.fresh = NOBODY
         self.churn: list[churn.Churn[Any]] = churn.build(churn_configs, seed, self.label, folder)
         self.tampering = Tampering(adversaries, seed, nodes)
@@ -67,25 +68,25 @@ class World(Stateful):
         self.arrange()
 
     def _update_online(self) -> None:
-        restarted = self._step_churn()
+        self._step_churn()
         before, now = self.online, churn.all_up(self.churn, self.nodes)
         self.came = np.flatnonzero(now & ~before).astype(np.int32)
         new = ~self.seen[self.came]
         self.first = self.came[new]
-        self.fresh = self.came[new | restarted[self.came]]
+        self.fresh = self.came[new | self.restarts[self.came]]
         self.seen[self.first] = True
+        self.since[self.came] = self.cycle
+        self.restarts[self.came] = False
         self.online = now
         self.order = NOBODY
 
-    def _step_churn(self) -> NDArray[np.bool_]:
-        """Bring all churn models to this cycle; returns the nodes that one of them restarts afresh."""
-        restarted = np.zeros(self.nodes, np.bool_)
+    def _step_churn(self) -> None:
+        """Bring all churn models to this cycle, and note whom one of them restarts afresh."""
         for model in self.churn:
             before = model.up.copy() if model.afresh else model.up
             model.step(self.cycle)
             if model.afresh:
-                restarted |= model.up & ~before
-        return restarted
+                self.restarts |= model.up & ~before
 
     def arrange(self) -> None:
         """Put the online nodes in acting order."""

@@ -277,6 +277,7 @@ class Golf(Descent[GolfConfig]):
         if world.transport.longest:
             self.mail = Mailbox(self, world, w=self.w, age=self.age)
         self.old = np.zeros((world.tampering.keeps_old().size, *shape), np.float32)
+        self.old_kept = np.zeros(len(self.old), np.bool_)
         self._merging = Merging(
             shape[0], config.cache, VARIANTS[config.variant], config.average == "age", MERGES[config.merge],
             config.clip or 0.0,
@@ -315,8 +316,9 @@ class Golf(Descent[GolfConfig]):
             self._receive(world, Messages(senders, senders, peer[arrives], self.w, self.age), forgery, live=True)
 
     def _forgery(self, world: World) -> Forgery:
-        begins = world.tampering.begins_old(world.cycle)
+        begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle)
         self.old[begins] = self.w[world.tampering.keeps_old()[begins]]
+        self.old_kept |= begins
         return world.tampering.forgery(world.cycle)
 
     def _receive(self, world: World, messages: Messages, forgery: Forgery, live: bool = False) -> None:

@@ -215,6 +215,7 @@ class Newscast(Overlay[NewscastConfig]):
     def setup(self, world: World) -> None:
         """All views empty."""
         self.views = np.full((world.nodes, self.config.view), NONE, np.int64)
+        self.last_turn = 0
         self._oracle = self.config.liveness == "oracle"
         self._exchange_key, self._start_key = self.key("exchange"), self.key("start")
         self._bytes = 8 * self.config.view
@@ -226,14 +227,13 @@ class Newscast(Overlay[NewscastConfig]):
         """The first nodes get random views; whoever comes later knows one live contact."""
         newcomer = np.zeros(world.nodes, np.bool_)
         newcomer[nodes] = True
-        settled = np.flatnonzero(world.online & ~newcomer).astype(np.int32)
-        if settled.size == 0:
+        settled = world.online & ~newcomer
+        if not settled.any():
             random_views(self.views, nodes, np.flatnonzero(world.online).astype(np.int32), self._start_key, world.cycle)
             return
-        contacts = np.empty(nodes.size, np.int32)
-        choose_from_pool(nodes, settled, world.cycle, self._start_key, 0, contacts)
+        contacts = self._contacts(world, nodes, settled, 0)
         self.views[nodes] = NONE
-        self.views[nodes, 0] = (np.int64(world.cycle - 1) << STAMP) | contacts
+        self.views[nodes, 0] = np.where(contacts < 0, NONE, (np.int64(world.cycle - 1) << STAMP) | contacts)
 
     def step(self, world: World) -> None:
         """Whoever came back to nobody it knows meets a live contact, as after a cut; then everybody exchanges once."""
@@ -246,13 +246,25 @@ class Newscast(Overlay[NewscastConfig]):
             self._exchange(world)
 
     def _contacts_of_lonely(self, world: World) -> NDArray[np.int32]:
-        """Pairs of a node that came back to nobody it knows, and a random node that is online."""
-        alone = np.empty(world.came.size, np.bool_)
-        lonely(self.views, world.came, world.online, alone)
-        nodes = world.came[alone]
-        contacts = np.empty(nodes.size, np.int32)
-        choose_from_pool(nodes, np.flatnonzero(world.online), world.cycle, self._start_key, 1, contacts)
-        return np.column_stack([nodes, contacts])
+        """Pairs of a node that came since the last turn and knows nobody online, and a random node of its side."""
+        came = np.flatnonzero(world.online & (world.since > self.last_turn)).astype(np.int32)
+        self.last_turn = world.cycle
+        alone = np.empty(came.size, np.bool_)
+        lonely(self.views, came, world.online, alone)
+        nodes = came[alone]
+        return np.column_stack([nodes, self._contacts(world, nodes, world.online, 1)])
+
+    def _contacts(self, world: World, nodes: NDArray[np.int32], among: NDArray[np.bool_], k: int) -> NDArray[np.int32]:
+        """A random contact for each node among the nodes marked that no cut separates from it, or −1."""
+        side = world.transport.side()
+        contacts = np.full(nodes.size, NONE, np.int32)
+        for value in np.unique(side[nodes]) if side.size else [0]:
+            mine = side[nodes] == value if side.size else np.ones(nodes.size, np.bool_)
+            pool = np.flatnonzero(among & (side == value if side.size else True)).astype(np.int32)
+            found = np.empty(int(mine.sum()), np.int32)
+            choose_from_pool(nodes[mine], pool, world.cycle, self._start_key, k, found)
+            contacts[mine] = found
+        return contacts
 
     def _exchange(self, world: World) -> None:
         transport = world.transport

@@ -477,7 +477,11 @@ def bit_probabilities(values, p, q):
     """P(answer | truth) of (p, q): the bits of a one-hot string each on its own (Cyphers 2017, section 7.2)."""
     answers = [[(a >> bit) & 1 for bit in range(values)] for a in range(2**values)]
     one = [[p if bit == truth else q for bit in range(values)] for truth in range(values)]
-    return np.array([[math.prod(o if b else 1 - o for o, b in zip(row, a, strict=True)) for a in answers] for row in one])
+
+    def probability(row, answer):
+        return math.prod(o if bit else 1 - o for o, bit in zip(row, answer, strict=True))
+
+    return np.array([[probability(row, answer) for answer in answers] for row in one])
 
 
 def pq_error(p, q, values):
@@ -486,7 +490,7 @@ def pq_error(p, q, values):
 
 
 def pq_best(epsilon, values):
-    """The p of the least error among all (p, q) of this ε, by trying (what Cyphers 2017, eq. 7.3 has in closed form)."""
+    """The p of the least error among all (p, q) of this ε, by search (Cyphers 2017, eq. 7.3 has it in closed form)."""
     from scipy.optimize import minimize_scalar
 
     def error(p):

@@ -154,11 +154,17 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
     from pandas.api.types import union_categoricals
 
+    frames = [frame for frame in frames if len(frame)] or frames[:1]  # where nobody ever was online there are no rows
     names = dict.fromkeys(str(name) for frame in frames for name in frame)
     extra = [name for name in names if name not in (*COLUMNS, "path")]
-    columns: dict[str, Any] = {}
-    for name in ("layer", "metric", "path", *extra):
-        parts = [frame[name] if name in frame else pd.Series([None] * len(frame)) for frame in frames]
-        columns[name] = union_categoricals([part.astype("category") for part in parts])
+    columns: dict[str, Any] = {
+        name: union_categoricals([frame[name].astype("category") for frame in frames])
+        for name in ("layer", "metric", "path")
+    }
+    for name in extra:  # one value a frame; numbers, texts and nothing may stand side by side
+        values = [frame[name].iloc[0] if name in frame and len(frame) else None for frame in frames]
+        codes, different = pd.factorize(pd.Series(values, dtype=object))
+        rows = codes.repeat([len(frame) for frame in frames])
+        columns[name] = pd.Categorical.from_codes(rows, different.infer_objects())
     joined = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
     return joined.assign(**columns)[[*COLUMNS, "path", *extra]]

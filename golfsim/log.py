@@ -159,11 +159,21 @@ def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
     from pandas.api.types import union_categoricals
 
+    frames = [frame for frame in frames if len(frame)] or frames[:1]  # where nobody ever was online there are no rows
     names = dict.fromkeys(str(name) for frame in frames for name in frame)
-    words = [name for name in names if name in ("layer", "metric") or name not in COLUMNS]
-    columns: dict[str, Any] = {}
-    for name in words:
-        parts = [frame[name] if name in frame else pd.Series([None] * len(frame)) for frame in frames]
-        columns[name] = union_categoricals([part.astype("category") for part in parts])
+    columns: dict[str, Any] = {
+        name: union_categoricals([frame[name].astype("category") for frame in frames]) for name in ("layer", "metric")
+    }
+    extra = [name for name in names if name not in COLUMNS]
+    for name in extra:  # one value a frame; numbers, texts and nothing may stand side by side
+        columns[name] = _one_a_frame(frames, name)
     whole = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
-    return whole.assign(**columns)[[*COLUMNS, *(name for name in words if name not in COLUMNS)]]
+    return whole.assign(**columns)[[*COLUMNS, *extra]]
+
+
+def _one_a_frame(frames: list[pd.DataFrame], name: str) -> Any:
+    import pandas as pd
+
+    values = [frame[name].iloc[0] if name in frame and len(frame) else None for frame in frames]
+    codes, different = pd.factorize(pd.Series(values, dtype=object))
+    return pd.Categorical.from_codes(codes.repeat([len(frame) for frame in frames]), different.infer_objects())

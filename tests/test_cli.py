@@ -94,7 +94,7 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
 
 def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, learning, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(cli, "_draw", lambda logs, folder: seen.append(len(logs)))
+    monkeypatch.setattr(cli, "_draw", lambda plot, frame, folder: seen.append(frame["run"].nunique()))
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=10", "--set", "cycles=1")
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=2", "--set", "cycles=1")
     assert seen == [10, 2]
@@ -325,7 +325,7 @@ def test_the_runs_after_an_interrupted_one_do_not_begin(averaging, tmp_path):
 
     scenario = Scenario.load(averaging, {"runs": 4})
     done = list(runner.simulations(scenario, tmp_path / "r", 1, Impatient(), interrupt))
-    assert [simulation.world.cycle for simulation in done] == [5, 3]
+    assert [simulation.world.cycle for _, simulation in done] == [5, 3]
     status = [json.loads(file.read_text())["status"] for file in sorted((tmp_path / "r").rglob("run.json"))]
     assert status == ["finished", "interrupted"]
     with pytest.raises(KeyboardInterrupt):

@@ -121,7 +121,7 @@ def test_the_scales_of_all_modes_are_those_of_the_table(classes):
         noise = slices(publish(raw, epsilon=4.0, mode=mode, **keys)) - slices(publish(raw, epsilon=math.inf, mode=mode))
         return noise.std()
 
-    # The variance of Laplace(b) is 2b²; the sd of 8000 numbers or more has itself a relative sd of 1.3 %: four of these.
+    # The variance of Laplace(b) is 2b²; the sd of 8000 numbers or more has a relative sd of 1.3 %: four of these.
     assert sd("per-class") == pytest.approx(math.sqrt(2) * 2 * models / 4, rel=0.05)
     assert sd("joint") == pytest.approx(math.sqrt(2 * models) * 2 / 4, rel=0.05)
     assert sd("label+features", label_epsilon=1.5) == pytest.approx(math.sqrt(2) * 2 / 2.5, rel=0.05)

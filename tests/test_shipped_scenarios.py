@@ -73,9 +73,10 @@ def test_a_shipped_scenario_begins_with_its_claim(file):
 
 @EACH
 @needs_jit
-def test_every_point_of_a_shipped_scenario_runs(file):
-    for point in points(Scenario.load(file, {"cycles": 2, "runs": 1})):
-        run = Simulation(point.scenario)
+def test_a_shipped_scenario_runs_at_points_from_all_over_its_sweep(file):
+    found = points(Scenario.load(file))
+    for point in found[:: max(len(found) // 6, 1)]:
+        run = Simulation(point.scenario.change({"cycles": 2, "runs": 1}))
         for _ in run:
             pass
         assert run.world.cycle == 2

@@ -251,13 +251,15 @@ def test_an_overlay_in_which_everybody_knows_everybody_cannot_be_written(tmp_pat
 
 
 def test_an_overlay_is_found_by_its_name_or_is_the_first():
-    layers = simulation(tree(VIEWS, VIEWS | {"name": "others"})).layers
-    assert topology.find(layers, None) is layers["peers"]
-    assert topology.find(layers, "others") is layers["others"]
+    run = simulation(tree(VIEWS, VIEWS | {"name": "others"}))
+    layers = run.layers
+    assert topology.find(layers, None, run.world) is layers["peers"]
+    assert topology.find(layers, "others", run.world) is layers["others"]
     with pytest.raises(UserError, match=r"(?s)no overlay “other”.*did you mean “others”"):
-        topology.find(layers, "other")
+        topology.find(layers, "other", run.world)
 
 
 def test_the_first_overlay_that_stores_links_is_found():
-    layers = simulation(tree({"name": "all", "use": "uniform"}, VIEWS)).layers
-    assert topology.find(layers, None) is layers["peers"]
+    run = simulation(tree({"name": "all", "use": "uniform"}, VIEWS))
+    layers = run.layers
+    assert topology.find(layers, None, run.world) is layers["peers"]

@@ -99,5 +99,5 @@ def accuracy(lam, seed, learner):
 @pytest.mark.parametrize("learner", ["pegasos", "logistic"])
 def test_on_spambase_the_chosen_lambda_beats_the_papers_under_noise(learner):
     gain = [accuracy("published-cv", seed, learner) - accuracy(1e-4, seed, learner) for seed in range(1, 11)]
-    # Measured over 40 other seeds: .140 (sd .100) and .134 (sd .109). A mean of ten has a third of that sd: three of these.
+    # Measured over 40 other seeds: .140 (sd .100) and .134 (sd .109). A mean of ten has a third of that sd: three times.
     assert np.mean(gain) > 0.03

@@ -55,8 +55,9 @@ class Descent(Learner[D]):
         """How models are updated; chooses λ the first time, where the scenario leaves that to the published records."""
         learner = LEARNERS[self.config.learner][0]
         if self.lam == 0:
-            self.lam = published_lambda(self.config.records, learner, self.key("lambda"), self.name)
-        return Rule(learner, self.lam, self.config.batch == "one-by-one")
+            self.lam = published_lambda(self.config.records, learner, self.key("lambda"), self.name) or 0.0
+        without_records = 1.0  # as long as nothing is published there is nothing to update with
+        return Rule(learner, self.lam or without_records, self.config.batch == "one-by-one")
 
     def guarantee(self) -> Guarantee:
         """That of the records it learns from."""

@@ -66,7 +66,8 @@ class Simulation:
             group = np.repeat(placement.group, placement.counts)
             assert self.scenario.data is not None
             x = datasets.to_length(skewed(x, config.split, group, self.seed), self.scenario.data)
-        return Raw(x, data.y[placement.rows], placement.counts, len(data.classes), self.seed, config.arrival)
+        copies = int(np.bincount(placement.rows).max(initial=1))
+        return Raw(x, data.y[placement.rows], placement.counts, len(data.classes), self.seed, config.arrival, copies)
 
     def layer(self, name: str) -> Protocol[Any]:
         """A layer by its name."""

@@ -1,4 +1,4 @@
-"""What every record has spent of its privacy budget.
+"""What every record (or every node, where that is the unit) has spent of its privacy budget.
 
 Visits are counted as integers and ε is derived from them: a running sum of floating-point numbers would lose the last
 of k visits for many k. Whoever touches private data spends first and touches after.
@@ -18,7 +18,7 @@ from golfsim.settings import Settings
 from golfsim.state import Stateful
 
 UNIFORM, HALVING = range(2)
-LAST_HALVING = 1000  # ε/2^t is nothing in floating point long after this
+LAST_HALVING = 60  # visits: later ones would cost nothing, and their noise leave the range of single precision
 
 
 class UniformSchedule(Settings):

@@ -147,10 +147,10 @@ class PQ:
     @classmethod
     def best(cls, epsilon: float, values: int) -> PQ:
         """The p and q of least expected error for strings of so many bits (Cyphers 2017, equation 7.3)."""
-        if math.isinf(epsilon):
-            return cls(p=1.0, q=0.0)
         # In e^−ε, and with 1 − p on its own: nothing overflows or is lost beside 1, however large ε is.
         f, others = math.exp(-epsilon), values - 1
+        if f == 0:
+            return cls(p=1.0, q=0.0)
         root = math.sqrt(others * (f + f**3) + (others**2 + 1) * f**2)
         lie = (root - others * f - f**2) / (1 - f**2)
         return cls(p=1 - lie, q=(1 - lie) * f / ((1 - lie) * f + lie))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from golfsim import rng
 from golfsim.errors import UserError
 from golfsim.kernels import leaf
-from golfsim.mechanisms import ROUNDING
+from golfsim.mechanisms import ROUNDING, Guarantee, Unit
 from golfsim.placement import ArrivalConfig
 from golfsim.protocol import LayerConfig, Protocol
 
@@ -70,6 +70,19 @@ class Records(Protocol[C]):
         """How many records each node will ever have."""
         raise NotImplementedError
 
+    @property
+    def copies(self) -> int:
+        """How many nodes hold the same record at the most."""
+        return 1
+
+    def guarantee_of(self, epsilon: float, unit: Unit) -> Guarantee:
+        """What a strategy that spends ε on each record (or node) of this layer gives in all."""
+        if unit == "record" and self.copies > 1:
+            return Guarantee(
+                epsilon * self.copies, unit, f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
+            )
+        return Guarantee(epsilon, unit)
+
 
 class Published(Records[C]):
     """Records that anybody may see and use at will."""
@@ -85,8 +98,18 @@ def ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int6
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size), np.int64)
 
 
-def refuse_long(records: Records[Any], norm: str, layer: str) -> None:
-    """Refuse records that are longer than 1: the sensitivity of every private strategy rests on that length."""
+def refuse_unfit(records: Records[Any], norm: str, layer: str) -> None:
+    """Refuse records that noise cannot protect.
+
+    Those longer than 1, since the sensitivity of every private strategy rests on that length; and those that are
+    published already.
+    """
+    if isinstance(records, Published):
+        raise UserError(
+            f"“{records.name}” is published already: more noise protects nobody",
+            key=f"{layer}.records",
+            hint='protect "raw", or learn from the published records without noise',
+        )
     x = records.rows.x
     length = np.abs(x).sum(axis=1) if norm == "l1" else np.sqrt(np.einsum("rf,rf->r", x, x))
     if x.size and length.max() > 1 + ROUNDING / 2:
@@ -111,12 +134,14 @@ class Raw(Records[LayerConfig]):
         classes: int,
         seed: int = 0,
         arrival: ArrivalConfig | None = None,
+        copies: int = 1,
     ) -> None:
         super().__init__("raw", LayerConfig(name="raw", use="raw"), seed)
         self._x = x
         self._label = label
         self._classes = classes
         self._arrival = arrival
+        self._copies = copies
         self._counts = counts
         self._begin = np.cumsum(counts) - counts
         self._flipped = 0
@@ -179,3 +204,8 @@ class Raw(Records[LayerConfig]):
     def classes(self) -> int:
         """The number of classes."""
         return self._classes
+
+    @property
+    def copies(self) -> int:
+        """How many nodes hold the same record at the most."""
+        return self._copies

@@ -150,6 +150,11 @@ class Transport(Stateful):
         return self._shortest + self._cumulative.size - 1
 
     @property
+    def faults(self) -> frozenset[str]:
+        """What messages may suffer."""
+        return self._config.faults()
+
+    @property
     def loss(self) -> float:
         """The probability that a message is lost."""
         return self._config.loss

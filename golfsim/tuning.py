@@ -29,8 +29,8 @@ def train(records, rows, rule, w):
         keep_model(fresh, w, 0)
 
 
-def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer: str) -> float:
-    """The λ of the grid whose model agrees best with published records that it was not trained on.
+def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer: str) -> float | None:
+    """The λ of the grid whose model agrees best with published records that it was not trained on; None without any.
 
     What agrees are classes: the model's for the decoded features, and the decoded label. Both are noisy, alike for
     every λ, so that the ranking is that of the records themselves, as far as the noise lets one see it.
@@ -43,6 +43,8 @@ def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer:
         )
     rows = records.rows
     there = ranges(rows.first, rows.stop)
+    if there.size < 2:
+        return None
     order = there[rng.permutation(key, 0, there.size)]
     cut = max(int(HELD_OUT * there.size), 1)
     test, training = order[:cut], order[cut:]

@@ -143,10 +143,11 @@ def learn(w, start, age, rows, node, rule, noise, budget, out):
     if not noise.on:
         return update(w, start, age, rows, node, rule, out)
     first, stop = rows.first[node], rows.stop[node]
-    if first == stop or not may_visit(budget, first, stop):
+    lo, hi = (first, stop) if noise.per_record else (np.int64(node), np.int64(node) + 1)
+    if first == stop or not may_visit(budget, lo, hi):
         copy_model(w, start, out)
         return age
-    epsilon = spend(budget, first, stop) / out.shape[0]
+    epsilon = spend(budget, lo, hi) / out.shape[0]
     age = update(w, start, age, rows, node, rule, out)
     sensitivity = 2.0 * (1 + ROUNDING) / (stop - first if noise.per_record else 1)
     scale = rate(rule, age) * sensitivity / epsilon
@@ -154,7 +155,7 @@ def learn(w, start, age, rows, node, rule, noise, budget, out):
         for m in range(out.shape[0]):
             k = m * 3 * out.shape[1]
             if noise.norm == L1:
-                add_laplace(noise.key, budget.visits[first], first, k, scale, out, m)
+                add_laplace(noise.key, budget.visits[lo], lo, k, scale, out, m)
             else:
-                add_gamma_norm(noise.key, budget.visits[first], first, k, scale, out, m)
+                add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, out, m)
     return age

@@ -14,7 +14,7 @@ from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse, add_gamma_norm, add_laplace, respond
 from golfsim.parallel import over_ranges
 from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import Published, Records, Rows, ranges, refuse_long, sign_for
+from golfsim.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
 from golfsim.rng import draw
 from golfsim.updates import L1, NORMS
 
@@ -127,7 +127,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         """Room for what is published: nothing yet."""
         config = self.config
         rows = config.records.rows
-        refuse_long(config.records, config.norm, self.name)
+        refuse_unfit(config.records, config.norm, self.name)
         self._classes, self._folded = config.records.classes, config.mode != "label+features"
         slices = self.models if self._folded else 1
         self.z = np.zeros((rows.label.size * slices, rows.x.shape[1]), np.float32)
@@ -158,15 +158,15 @@ class DataPerturbation(Published[DataPerturbationConfig]):
     def step(self, world: World) -> None:
         """Publish what is there and was not published yet, of nodes that are online."""
         rows = self.config.records.rows
-        self.first[:] = rows.first
         nodes = world.order
         behind = nodes[self.stop[nodes] < rows.stop[nodes]]
         if behind.size:
-            records = ranges(self.stop[behind], rows.stop[behind])
+            records = ranges(np.maximum(self.stop[behind], rows.first[behind]), rows.stop[behind])
             records = records[self.ledger.visits[records] == 0]
             self.ledger.visits[records] = 1
             self._publish(world, records, rows)
             self.stop[behind] = rows.stop[behind]
+        np.minimum(rows.first, self.stop, out=self.first)
 
     def _publish(self, world: World, records: NDArray[np.int64], rows: Rows) -> None:
         config, norm = self.config, NORMS[self.config.norm]
@@ -221,7 +221,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
 
     def guarantee(self) -> Guarantee:
         """ε per record or node: everything is published once."""
-        return Guarantee(self.config.epsilon, self.config.unit)
+        return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
 
     def observe(self, world: World) -> dict[str, float]:
         """What was spent."""

@@ -15,7 +15,7 @@ from golfsim.learner import classify, score
 from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule
 from golfsim.mechanisms import Guarantee
 from golfsim.parallel import as_if_one_by_one
-from golfsim.records import refuse_long
+from golfsim.records import refuse_unfit
 from golfsim.transport import Mailbox
 from golfsim.updates import NORMS, Noise, Rule, copy_model, dot, keep_model, learn
 
@@ -284,8 +284,9 @@ class Golf(Descent[GolfConfig]):
         )  # fmt: skip
         private = config.epsilon is not None
         if private:
-            refuse_long(config.records, config.norm, self.name)
-        self.ledger = Ledger(config.schedule, config.epsilon or 0.0, config.records.rows.label.size if private else 0)
+            refuse_unfit(config.records, config.norm, self.name)
+        units = config.records.rows.label.size if config.unit == "record" else world.nodes
+        self.ledger = Ledger(config.schedule, config.epsilon or 0.0, units if private else 0)
         self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
         self._peer_key = self.key("peer")
 
@@ -336,7 +337,7 @@ class Golf(Descent[GolfConfig]):
         """That of the records it learns from, or of its own noise."""
         if self.config.epsilon is None:
             return super().guarantee()
-        return Guarantee(self.config.epsilon, self.config.unit)
+        return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
 
     def observe(self, world: World) -> dict[str, float]:
         """What was spent, where gradients are perturbed."""

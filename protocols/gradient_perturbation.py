@@ -8,7 +8,7 @@ from pydantic import Field
 
 from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule
 from golfsim.mechanisms import Guarantee
-from golfsim.records import refuse_long
+from golfsim.records import refuse_unfit
 from golfsim.updates import NORMS, Noise
 from protocols.random_walk import Walk, WalkConfig
 
@@ -41,8 +41,9 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         """Check that the records are as short as the guarantee needs, and open a ledger."""
         super().setup(world)
         config = self.config
-        refuse_long(config.records, config.norm, self.name)
-        self.ledger = Ledger(config.schedule, config.epsilon, config.records.rows.label.size)
+        refuse_unfit(config.records, config.norm, self.name)
+        units = config.records.rows.label.size if config.unit == "record" else world.nodes
+        self.ledger = Ledger(config.schedule, config.epsilon, units)
         self._noise = Noise(True, NORMS[config.norm], config.unit == "record", self.key("noise"))
 
     def _privacy(self) -> tuple[Noise, Budget]:
@@ -50,7 +51,7 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
 
     def guarantee(self) -> Guarantee:
         """ε per record or node: visits compose to the whole budget, records of different people in parallel."""
-        return Guarantee(self.config.epsilon, self.config.unit)
+        return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
 
     def observe(self, world: World) -> dict[str, float]:
         """What was spent, besides what a walk tells."""

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from golfsim import rng
 from golfsim.descent import Descent, DescentConfig, linear
+from golfsim.errors import UserError
 from golfsim.kernels import kernel, leaf
 from golfsim.ledger import Budget
 from golfsim.rng import below, draw, unit
@@ -43,10 +44,10 @@ def next_node(start, neighbour, pool, online, here, h):
 
 
 @kernel
-def hop(start, neighbour, pool, online, side, at, key, cycle, loss, path):
+def hop(start, neighbour, pool, online, side, at, held, key, cycle, loss, path):
     """Each token goes from node to node; path[walker, hop] is where it comes, −1 once it waits or is lost.
 
-    Returns how many messages were sent and lost.
+    Notes in `held` who sent a token that was lost. Returns how many messages were sent and lost.
     """
     sent = lost = 0
     path[:] = -1
@@ -62,6 +63,7 @@ def hop(start, neighbour, pool, online, side, at, key, cycle, loss, path):
             cut = side.size > 0 and side[here] != side[there]
             if cut or unit(draw(key, cycle, walker, 2 * step + 1)) < loss:
                 lost += 1
+                held[walker] = here
                 at[walker] = LOST
                 break
             at[walker] = there
@@ -111,8 +113,12 @@ class Walk(Descent[C]):
     def setup(self, world: World) -> None:
         """All models zero, nobody under way yet."""
         walkers = self.config.walkers
+        if self.config.path == "tour" and world.transport.faults:
+            what = f"a tour knows no {' and no '.join(sorted(world.transport.faults))} of messages"
+            raise UserError(what, key=f"{self.name}.path", hint='path = "walk" does')
         self.allocate(walkers)
         self.at = np.full(walkers, LOST, np.int32)
+        self.held = np.full(walkers, LOST, np.int32)
         self.begun = np.zeros(walkers, np.bool_)
         self.toured = np.zeros(walkers, np.int64)
         self.visits = np.zeros(2, np.int64)  # made, passed over
@@ -128,24 +134,12 @@ class Walk(Descent[C]):
         """Let lost walks begin again, then every walker goes its way of this cycle and learns on it."""
         if world.order.size == 0:
             return
-        before = self.at.copy()
         self._begin(world)
         path = self._tours(world) if self.config.path == "tour" else self._walks(world)
-        noise, budget = self._privacy()
-        visit(
-            path,
-            linear(self.w),
-            self.age,
-            self.w.shape[1],
-            self.config.records.rows,
-            self.rule(),
-            noise,
-            budget,
-            self.visits,
-        )
+        rows, models = self.config.records.rows, self.w.shape[1]
+        visit(path, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits)
         if self.config.restart == "resend":
-            gone = (self.at == LOST) & (before != LOST)
-            self.at[gone] = before[gone]
+            np.copyto(self.at, self.held, where=self.at == LOST)
 
     def _begin(self, world: World) -> None:
         """Walkers that never began, or may begin afresh, start at random online nodes."""
@@ -173,6 +167,7 @@ class Walk(Descent[C]):
             world.online,
             transport.side(),
             self.at,
+            self.held,
             self._hop_key,
             world.cycle,
             transport.loss,

@@ -90,8 +90,9 @@ def test_what_is_published_is_that_of_the_reference(rng, classes, norm, unit, ep
 def test_without_noise_golf_learns_bit_for_bit_what_it_learns_from_raw_records(data, mode, learner):
     golf = GOLF | {"learner": learner}
     common = {"data": data, "nodes": {"records": 2}, "cycles": 8, "transport": {"loss": 0.2}}
-    with_mode = finished(tree(PEERS, PUBLISHED | {"epsilon": math.inf, "mode": mode}, golf, **common))
-    from_raw = finished(tree(PEERS, golf | {"records": "raw"}, **common))
+    with np.errstate(over="ignore"):  # exp of a huge margin: infinite, as it should be
+        with_mode = finished(tree(PEERS, PUBLISHED | {"epsilon": math.inf, "mode": mode}, golf, **common))
+        from_raw = finished(tree(PEERS, golf | {"records": "raw"}, **common))
     assert with_mode.layer("learning").w.tobytes() == from_raw.layer("learning").w.tobytes()
     assert [row for row in rows(with_mode) if row[1][0] == "learning"] == [
         row for row in rows(from_raw) if row[1][0] == "learning"
@@ -249,7 +250,6 @@ def test_records_that_arrive_while_a_node_is_away_are_published_when_it_is_back(
     assert behind > 0
 
 
-@pytest.mark.xfail(strict=True, reason="an offline node's first record moves on, past the last that it has published")
 def test_what_is_published_of_a_node_never_begins_after_its_end():
     churn = {"kind": "rate", "leave": 0.3, "rejoin": 0.1}
     for run in all_published(nodes={"records": 20, "arrival": {"start": 0.05, "rate": 1.0, "keep": 1}}, churn=churn):
@@ -334,7 +334,6 @@ def test_learning_from_raw_records_or_without_noise_is_not_private():
     assert str(run.layer("published").guarantee()) == "not private"
 
 
-@pytest.mark.xfail(strict=True, reason="published records are longer than 1, and are taken for records of length 1")
 def test_publishing_what_was_published_already_is_refused_or_has_the_first_epsilon():
     first = PUBLISHED | {"name": "first", "epsilon": 100.0, "mode": "label+features"}
     try:
@@ -344,7 +343,6 @@ def test_publishing_what_was_published_already_is_refused_or_has_the_first_epsil
     assert run.layer("published").guarantee().epsilon >= 100
 
 
-@pytest.mark.xfail(strict=True, reason="a record that is used twice is published twice, each time with the whole ε")
 def test_a_record_that_several_nodes_hold_has_no_smaller_guarantee_than_it_gets():
     run = finished(tree(PEERS, PUBLISHED, data=TWO, nodes={"number": 160, "records": 1, "repeat": True}))
     same, copies = np.unique(np.column_stack([run.raw.rows.x, run.raw.rows.label]), axis=0, return_counts=True)

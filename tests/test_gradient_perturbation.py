@@ -76,12 +76,13 @@ class Case:
         ledger = naive.Ledger(self.schedule, 1 if math.isinf(self.epsilon) else self.epsilon, 0)
         ledger.visits = self.budget.visits.tolist()
         model, models, k = (self.w.astype(np.float64), age), len(self.w), len(self.mine)
-        epsilon = ledger.visit(self.mine)
+        charged = self.mine if self.per_record or not self.mine else [1]  # the unit: each record, or node 1
+        epsilon = ledger.visit(charged)
         if epsilon is None:
             return *model, ledger.visits
         unit = "record" if self.per_record else "node"
         scale = 0 if math.isinf(self.epsilon) else naive.noise_scale(epsilon, models, k, unit)
-        first = self.mine[0]
+        first = charged[0]
         noise = [
             naive.NOISE[self.norm](99, ledger.visits[first], first, m * 3 * FEATURES, FEATURES, scale)
             for m in range(models)
@@ -197,7 +198,8 @@ def test_noisy_walks_are_those_of_the_reference(rng, everybody, restart, walkers
     ledger, passed, sent, lost = naive.Ledger(schedule, 9.0, first[-1]), [0, 0], 0, 0
     for cycle in range(1, cycles + 1):
         online = rng.random(nodes) < 0.9
-        layer.step(at_cycle(world, cycle, online))
+        with np.errstate(over="ignore"):  # exp of a huge margin: infinite, as it should be
+            layer.step(at_cycle(world, cycle, online))
         pool, paths = np.flatnonzero(online), []
         for walker in range(walkers):
             if not begun[walker] or (restart == "afresh" and at[walker] is None):
@@ -286,9 +288,6 @@ def test_a_halving_schedule_is_never_exhausted_and_logs_what_was_spent():
     assert run.latest["walk"]["visits.passed_over"] == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="from about the 130th visit on the noise of ε/2^t is infinite in single precision"
-)
 def test_a_model_stays_finite_however_long_a_halving_schedule_lasts():
     run = finished(walk_tree(NOISY | TOUR | {"schedule": {"kind": "halving"}}, cycles=150, observe={"every": 150}))
     assert np.isfinite(run.layer("walk").w).all()
@@ -465,7 +464,6 @@ def test_a_walk_that_restarts_afresh_begins_with_the_zero_model_in_the_next_cycl
     assert run.layer("walk").age.max() < 30
 
 
-@pytest.mark.xfail(strict=True, reason="a token that is lost in the cycle in which it begins is never sent again")
 def test_a_walk_that_is_sent_again_is_never_gone():
     run, left = walkers_left("resend")
     assert left == [8] * 30
@@ -474,7 +472,6 @@ def test_a_walk_that_is_sent_again_is_never_gone():
     assert totals["messages.lost"] > 30
 
 
-@pytest.mark.xfail(strict=True, reason="it is sent again by the node that held it when the cycle began")
 def test_a_walk_that_is_sent_again_goes_on_from_its_last_holder():
     run = simulation(
         walk_tree(WALK | {"walkers": 8, "hops": 10, "restart": "resend"}, RING, transport={"loss": 0.1}, cycles=8)
@@ -511,7 +508,6 @@ def test_no_walk_crosses_a_cut():
     assert crossings > 50
 
 
-@pytest.mark.xfail(strict=True, reason="a tour loses nothing and knows no cuts")
 @pytest.mark.parametrize("transport", [{"loss": 1.0}, {"partition": [{"share": 0.5, "from": 1, "until": 10}]}])
 def test_a_tour_suffers_loss_and_cuts_or_refuses_them(transport):
     try:
@@ -572,7 +568,6 @@ def test_the_guarantee_is_epsilon_for_the_unit(use, unit):
     )
 
 
-@pytest.mark.xfail(strict=True, reason="published records are longer than 1, and per class the ledger has no entries")
 @pytest.mark.parametrize("mode", ["per-class", "label+features"])
 @pytest.mark.parametrize("use", ["gradient_perturbation", "golf"])
 def test_noise_on_gradients_of_published_records_is_refused_or_claims_no_less_than_their_epsilon(use, mode):
@@ -586,7 +581,6 @@ def test_noise_on_gradients_of_published_records_is_refused_or_claims_no_less_th
     assert run.layer("walk").ledger.visits.size == 80
 
 
-@pytest.mark.xfail(strict=True, reason="budgets are per record: a node that retires records is used again and again")
 def test_a_node_is_used_no_more_than_its_budget_allows_when_its_records_retire():
     arrival = {"start": 0.1, "rate": 1.0, "keep": 1}
     run = finished(walk_tree(NOISY | TOUR | {"unit": "node"}, nodes={"records": 10, "arrival": arrival}, cycles=20))

@@ -66,8 +66,21 @@ class Simulation:
             group = np.repeat(placement.group, placement.counts)
             assert self.scenario.data is not None
             x = datasets.to_length(skewed(x, config.split, group, self.seed), self.scenario.data)
-        copies = int(np.bincount(placement.rows).max(initial=1))
-        return Raw(x, data.y[placement.rows], placement.counts, len(data.classes), self.seed, config.arrival, copies)
+        return Raw(
+            x,
+            data.y[placement.rows],
+            placement.counts,
+            len(data.classes),
+            seed=self.seed,
+            arrival=config.arrival,
+            copies=int(np.bincount(placement.rows).max(initial=1)),
+            caveat=self._caveat(),
+        )
+
+    def _caveat(self) -> str:
+        data = self.scenario.data
+        looked = data is not None and data.bounds == "train" and "minmax" in data.scale
+        return "the training set's min-max bounds, which are not accounted for" if looked else ""
 
     def layer(self, name: str) -> Protocol[Any]:
         """A layer by its name."""

@@ -64,7 +64,10 @@ class Log:
         folder.mkdir(parents=True, exist_ok=True)
         table = self._table().replace_schema_metadata({"golfsim.scenario": scenario, "golfsim.seed": str(self.seed)})
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
-        write_whole(folder / ABOUT, lambda path: path.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8"))
+        write_whole(
+            folder / ABOUT,
+            lambda path: path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"),
+        )
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
 
 

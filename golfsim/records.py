@@ -75,8 +75,15 @@ class Records(Protocol[C]):
         """How many nodes hold the same record at the most."""
         return 1
 
+    @property
+    def caveat(self) -> str:
+        """What was asked of the private records before, and not accounted for."""
+        return ""
+
     def guarantee_of(self, epsilon: float, unit: Unit) -> Guarantee:
         """What a strategy that spends ε on each record (or node) of this layer gives in all."""
+        if self.caveat:
+            return Guarantee(None, unit, f"as published, ε = {epsilon:g} per {unit} but for {self.caveat}")
         if unit == "record" and self.copies > 1:
             return Guarantee(
                 epsilon * self.copies, unit, f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
@@ -135,6 +142,7 @@ class Raw(Records[LayerConfig]):
         seed: int = 0,
         arrival: ArrivalConfig | None = None,
         copies: int = 1,
+        caveat: str = "",
     ) -> None:
         super().__init__("raw", LayerConfig(name="raw", use="raw"), seed)
         self._x = x
@@ -142,6 +150,7 @@ class Raw(Records[LayerConfig]):
         self._classes = classes
         self._arrival = arrival
         self._copies = copies
+        self._caveat = caveat
         self._counts = counts
         self._begin = np.cumsum(counts) - counts
         self._flipped = 0
@@ -209,3 +218,8 @@ class Raw(Records[LayerConfig]):
     def copies(self) -> int:
         """How many nodes hold the same record at the most."""
         return self._copies
+
+    @property
+    def caveat(self) -> str:
+        """What was asked of the private records before, and not accounted for."""
+        return self._caveat

@@ -303,7 +303,10 @@ ONE_MISTAKE = {
         below("view = 20", "first = 5", "until = 3"),
         "s.toml:17: peers.until: expected at least 5, as “first” says; got 3",
     ),
-    "no kind of churn": (churn("online = 0.9"), "s.toml:27: churn.kind: missing\n    valid: crash, rate, oscillating, lognormal"),
+    "no kind of churn": (
+        churn("online = 0.9"),
+        "s.toml:27: churn.kind: missing\n    valid: crash, rate, oscillating, lognormal",
+    ),
     "an unknown kind of churn": (
         churn('kind = "lognormall"'),
         "s.toml:28: churn.kind: there is no kind “lognormall”\n    did you mean “lognormal”?",
@@ -336,7 +339,8 @@ ONE_MISTAKE = {
     ),
     "a delay of three numbers": (
         GOOD + "[transport]\ndelay = [1, 2, 3]\n",
-        "s.toml:28: transport.delay: expected an integer, or at most 2 value(s), or a table; got [1, 2, 3]\n    cycles under way",
+        "s.toml:28: transport.delay: expected an integer, or at most 2 value(s), or a table; "
+        "got [1, 2, 3]\n    cycles under way",
     ),
     "a delay of one number": (
         GOOD + "[transport]\ndelay = [1]\n",

@@ -235,11 +235,16 @@ class Transport(Stateful):
             key, world.cycle, k, src, dst, world.online, at_once, self._config.loss, self.side(), arrives
         )
         self.count(layer, sent=sent, delivered=passed if at_once else 0, lost=sent - passed, size=bytes_each)
-        if at_once:
-            return arrives, None
-        lag = np.empty(src.size, np.int32)
-        draw_lags(key, world.cycle, k, src, self._shortest, self._cumulative, lag)
-        return arrives, lag
+        return arrives, None if at_once else self._lags(key, src, k)
+
+    def lags(self, layer: Protocol[Any], kind: str, senders: NDArray[np.int32]) -> NDArray[np.int32]:
+        """How many cycles messages sent now are under way; for layers whose senders are not nodes."""
+        return self._lags(self._key(layer, kind), senders, np.zeros(1, np.int64))
+
+    def _lags(self, key: np.uint64, senders: NDArray[np.int32], k: NDArray[np.int64]) -> NDArray[np.int32]:
+        lag = np.empty(senders.size, np.int32)
+        draw_lags(key, self.world.cycle, k, senders, self._shortest, self._cumulative, lag)
+        return lag
 
     def lost_on_the_way(self, layer: Protocol[Any], kind: str, src: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which messages would be lost whatever their receiver; for kernels that choose receivers as they go.

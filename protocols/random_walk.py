@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,44 @@ def hop(start, neighbour, pool, online, side, at, held, key, cycle, loss, path):
 
 
 @kernel
+def arrive(online, side, at, to, due, held, cycle, path):
+    """Tokens that are due arrive, unless their receiver is offline or behind a cut: (how many did, how many did not)."""
+    came = lost = 0
+    path[:] = -1
+    for walker in range(at.size):
+        if to[walker] >= 0 and due[walker] <= cycle:
+            there = to[walker]
+            to[walker] = LOST
+            if online[there] and (side.size == 0 or side[held[walker]] == side[there]):
+                at[walker] = there
+                path[walker, 0] = there
+                came += 1
+            else:
+                lost += 1
+    return came, lost
+
+
+@kernel
+def depart(start, neighbour, pool, online, side, at, to, held, key, cycle, loss):
+    """Tokens that are held by an online node set out to a neighbour: how many were sent, how many were lost at once."""
+    sent = lost = 0
+    for walker in range(at.size):
+        here = at[walker]
+        if here >= 0 and online[here]:
+            there = next_node(start, neighbour, pool, online, here, draw(key, cycle, walker, 0))
+            if there >= 0:
+                sent += 1
+                held[walker] = here
+                at[walker] = LOST
+                cut = side.size > 0 and side[here] != side[there]
+                if cut or unit(draw(key, cycle, walker, 1)) < loss:
+                    lost += 1
+                else:
+                    to[walker] = there
+    return sent, lost
+
+
+@kernel
 def visit(path, w, age, models, rows, rule, noise, budget, counts):
     """Update each walker's model at each node of its path, hop by hop; counts of visits made and passed over."""
     fresh = np.empty((models, w.shape[1]), np.float32)
@@ -108,7 +146,7 @@ C = TypeVar("C", bound=WalkConfig)
 class Walk(Descent[C]):
     """What all walks have in common."""
 
-    accepts = frozenset({"loss", "partition"})
+    accepts = frozenset({"loss", "delay", "partition"})
 
     def setup(self, world: World) -> None:
         """All models zero, nobody under way yet."""
@@ -116,9 +154,13 @@ class Walk(Descent[C]):
         if self.config.path == "tour" and world.transport.faults:
             what = f"a tour knows no {' and no '.join(sorted(world.transport.faults))} of messages"
             raise UserError(what, key=f"{self.name}.path", hint='path = "walk" does')
+        if world.transport.longest and self.config.hops != 1:
+            raise UserError("a token that takes time visits one node a turn", key=f"{self.name}.hops", hint="hops = 1")
         self.allocate(walkers)
         self.at = np.full(walkers, LOST, np.int32)
-        self.held = np.full(walkers, LOST, np.int32)
+        self.held = np.full(walkers, LOST, np.int32)  # who sent the token last
+        self.to = np.full(walkers, LOST, np.int32)  # where a token under way goes
+        self.due = np.zeros(walkers, np.int32)
         self.begun = np.zeros(walkers, np.bool_)
         self.toured = np.zeros(walkers, np.int64)
         self.visits = np.zeros(2, np.int64)  # made, passed over
@@ -139,13 +181,17 @@ class Walk(Descent[C]):
         rows, models = self.config.records.rows, self.w.shape[1]
         visit(path, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits)
         if self.config.restart == "resend":
-            np.copyto(self.at, self.held, where=self.at == LOST)
+            np.copyto(self.at, self.held, where=self._gone())
+
+    def _gone(self) -> NDArray[np.bool_]:
+        """Walkers whose token is neither held by a node nor under way."""
+        return np.asarray((self.at == LOST) & (self.to == LOST))
 
     def _begin(self, world: World) -> None:
         """Walkers that never began, or may begin afresh, start at random online nodes."""
         new = ~self.begun
         if self.config.restart == "afresh":
-            new |= self.at == LOST
+            new |= self._gone()
         walkers = np.flatnonzero(new).astype(np.int32)
         pool = np.flatnonzero(world.online).astype(np.int32)
         self.at[walkers] = pool[rng.integers(self._start_key, walkers, pool.size, world.cycle)]
@@ -158,23 +204,28 @@ class Walk(Descent[C]):
         links = self.config.peers.links(world)
         nothing = np.empty(0, np.int32)
         start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
-        transport = world.transport
         pool = np.flatnonzero(world.online).astype(np.int32)
-        sent, lost = hop(
-            start,
-            neighbour,
-            pool,
-            world.online,
-            transport.side(),
-            self.at,
-            self.held,
-            self._hop_key,
-            world.cycle,
-            transport.loss,
-            path,
-        )
-        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=self._message_bytes)
+        graph = (start, neighbour, pool, world.online, world.transport.side())
+        if world.transport.longest:
+            self._walk_slowly(world, graph, path)
+        else:
+            loss = world.transport.loss
+            sent, lost = hop(*graph, self.at, self.held, self._hop_key, world.cycle, loss, path)
+            self._count(world, sent, sent - lost, lost)
         return path
+
+    def _walk_slowly(self, world: World, graph: tuple[Any, ...], path: NDArray[np.int32]) -> None:
+        """Tokens take time: those that are due arrive, and all that a node holds set out again."""
+        transport = world.transport
+        came, lost = arrive(*graph[3:], self.at, self.to, self.due, self.held, world.cycle, path)
+        before = self.to.copy()
+        sent, more = depart(*graph, self.at, self.to, self.held, self._hop_key, world.cycle, transport.loss)
+        new = np.flatnonzero((self.to != LOST) & (before == LOST)).astype(np.int32)
+        self.due[new] = world.cycle + transport.lags(self, "token", new)
+        self._count(world, sent, came, lost + more)
+
+    def _count(self, world: World, sent: int, delivered: int, lost: int) -> None:
+        world.transport.count(self, sent=sent, delivered=delivered, lost=lost, size=self._message_bytes)
 
     def _tours(self, world: World) -> NDArray[np.int32]:
         """The next nodes of each walker's tour over all nodes; those that are offline are left out."""
@@ -189,12 +240,12 @@ class Walk(Descent[C]):
                 self.toured[walker] += part.size
                 filled += part.size
         sent = int((path >= 0).sum())
-        world.transport.count(self, sent=sent, delivered=sent, lost=0, size=self._message_bytes)
+        self._count(world, sent, sent, 0)
         return path
 
     def holders(self, world: World) -> NDArray[np.int32]:
         """The walkers that are not lost."""
-        alive = self.begun if self.config.path == "tour" else self.at != LOST
+        alive = self.begun if self.config.path == "tour" else ~self._gone()
         return np.flatnonzero(alive).astype(np.int32)
 
     def observe(self, world: World) -> dict[str, float]:

@@ -73,7 +73,7 @@ def hop(start, neighbour, pool, online, side, at, held, key, cycle, loss, path):
 
 @kernel
 def arrive(online, side, at, to, due, held, cycle, path):
-    """Tokens that are due arrive, unless their receiver is offline or behind a cut: (how many did, how many did not)."""
+    """Tokens that are due arrive unless their receiver is offline or behind a cut: how many came, and were lost."""
     came = lost = 0
     path[:] = -1
     for walker in range(at.size):

@@ -161,10 +161,13 @@ def test_every_kth_cycle_and_the_last_are_due(every, cycles):
     assert due_cycles(every, cycles) == {c for c in range(1, cycles + 1) if c % every == 0 or c == cycles}
 
 
+LEARNER = Learner("learning", LayerConfig(name="learning", use="none"), seed=1)
+
+
 def samples(cycles, online=None, nodes=3, of=8):
     world = make_world(of)
     observer = Observer(ObserveConfig(every=1, nodes=nodes), 1, 10, None)
-    return [observer._sample(at_cycle(world, cycle, online)).tolist() for cycle in range(1, cycles + 1)]
+    return [observer._sample(at_cycle(world, cycle, online), LEARNER).tolist() for cycle in range(1, cycles + 1)]
 
 
 def test_the_sampled_nodes_are_drawn_afresh_each_cycle_and_uniformly_among_those_online():

@@ -14,7 +14,9 @@ from golfsim.records import Published, ranges
 if TYPE_CHECKING:
     from golfsim.engine import Simulation
 
-WARNING = "for research, not for release: simulated noise from a counter-based generator in floating point"
+WARNING = (
+    "for research, not for release: the noise is simulated, and whoever knows or guesses the seed can take it away"
+)
 
 
 def find(simulation: Simulation, name: str | None) -> Published[Any]:
@@ -46,12 +48,8 @@ def write(simulation: Simulation, layer: Published[Any], features: tuple[str, ..
     else:
         columns["label"] = rows.label[records]
     columns |= {name: rows.x[places, f] for f, name in enumerate(features)}
-    about = {
-        "golfsim.guarantee": str(layer.guarantee()),
-        "golfsim.scenario": simulation.scenario.dump(),
-        "golfsim.seed": str(simulation.seed),
-        "golfsim.warning": WARNING,
-    }
+    # Neither the seed nor the scenario, which has it: with them the noise could be computed and taken away.
+    about = {"golfsim.guarantee": str(layer.guarantee()), "golfsim.warning": WARNING}
     table = pa.table(columns).replace_schema_metadata(about)
     write_whole(path, lambda aside: pq.write_table(table, aside, compression="zstd"))
     return int(table.num_rows)

@@ -108,6 +108,11 @@ class Protocol(Stateful, Generic[C]):
     def step(self, world: World) -> None:
         """Deliver what is due, then let the nodes of `world.order` act one after the other."""
 
+    @property
+    def touches_private_data(self) -> bool:
+        """Whether it looks at records that nobody may see, and does not only use what was published."""
+        return False
+
     def guarantee(self) -> Guarantee:
         """What this layer provably gives those whose data it uses."""
         return Guarantee(None)

@@ -17,6 +17,7 @@ from golfsim.engine import Simulation
 from golfsim.errors import UserError, nearest
 from golfsim.learner import Learner
 from golfsim.log import about_this_machine, joined, with_values
+from golfsim.mechanisms import Guarantee
 from golfsim.progress import Progress, Silent
 from golfsim.records import Records
 from golfsim.scenario import Scenario
@@ -162,6 +163,21 @@ def run_folder(out: str | Path, point: Point, number: int) -> Path:
     return Path(out) / point.folder / f"run-{number:0{len(str(point.scenario.runs))}}"
 
 
+def guarantees(simulation: Simulation) -> dict[str, str]:
+    """What each layer that uses somebody's data provably gives, and what all of them give together."""
+    layers = {name: layer for name, layer in simulation.layers.items() if isinstance(layer, Learner | Records)}
+    found = {name: str(layer.guarantee()) for name, layer in layers.items()}
+    private = [layer.guarantee() for layer in layers.values() if layer.touches_private_data]
+    return found | ({"together": str(together(private))} if len(private) > 1 else {})
+
+
+def together(parts: list[Guarantee]) -> Guarantee:
+    """The guarantee of several layers that use the same private records: ε adds up, for one unit."""
+    if any(part.epsilon is None for part in parts) or len({part.unit for part in parts}) > 1:
+        return Guarantee(None)
+    return Guarantee(sum(part.epsilon or 0.0 for part in parts), parts[0].unit)
+
+
 def write(simulation: Simulation, folder: Path, outcome: dict[str, Any], threads: int, times: dict[str, float]) -> None:
     """Write log, scenario and `run.json`; `outcome` is the run's status and its point of a sweep."""
     scenario = simulation.scenario
@@ -174,11 +190,7 @@ def write(simulation: Simulation, folder: Path, outcome: dict[str, Any], threads
         "threads": threads,
         "scenario_file": scenario.file,
         "data_sha256": simulation.data_digest,
-        "guarantees": {
-            name: str(layer.guarantee())
-            for name, layer in simulation.layers.items()
-            if isinstance(layer, Learner | Records)
-        },
+        "guarantees": guarantees(simulation),
         "times": {name: round(seconds, 3) for name, seconds in times.items()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

@@ -84,7 +84,9 @@ class DataPerturbationConfig(LayerConfig):
     """How records are published."""
 
     records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records that are published")
-    epsilon: float = Field(gt=0, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise")
+    epsilon: float = Field(
+        ge=1e-6, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise"
+    )
     mode: Literal["per-class", "joint", "label+features"] = Field(
         "per-class",
         description="yx for each one-vs-all problem with ε/c each (as published); e_y ⊗ x once with the whole ε; or "
@@ -218,6 +220,11 @@ class DataPerturbation(Published[DataPerturbationConfig]):
     def capacity(self) -> NDArray[np.int64]:
         """Records that each node will ever have."""
         return self.config.records.capacity()
+
+    @property
+    def touches_private_data(self) -> bool:
+        """Once, to publish it."""
+        return True
 
     def guarantee(self) -> Guarantee:
         """ε per record or node: everything is published once."""

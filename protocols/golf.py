@@ -238,7 +238,7 @@ class GolfConfig(DescentConfig):
         "models in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
     )
     epsilon: float | None = Field(
-        None, gt=0, allow_inf_nan=True, description="perturb each gradient; the budget of each record (or node)"
+        None, ge=1e-6, allow_inf_nan=True, description="perturb each gradient; the budget of each record (or node)"
     )
     schedule: Schedule = Field(
         UniformSchedule(kind="uniform", visits=1), description="with epsilon: how it is spread over a record's visits"

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class GradientPerturbationConfig(WalkConfig):
     """A walk's settings, and how its gradients are protected."""
 
-    epsilon: float = Field(gt=0, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise")
+    epsilon: float = Field(
+        ge=1e-6, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise"
+    )
     schedule: Schedule = Field(
         UniformSchedule(kind="uniform", visits=1), description="how the budget is spread over a record's visits"
     )

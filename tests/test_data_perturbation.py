@@ -8,10 +8,11 @@ import pytest
 from helpers import ALPHA, at_cycle, finished, make_layer, make_raw, make_world, rows, simulation, tree
 from scipy import stats
 
-from golfsim import checkpoint, parallel
+from golfsim import checkpoint, export, parallel
 from golfsim.errors import UserError
-from golfsim.mechanisms import ROUNDING, RandomResponse
+from golfsim.mechanisms import ROUNDING, Guarantee, RandomResponse
 from golfsim.problems import ScenarioError
+from golfsim.runner import guarantees, together
 from protocols.data_perturbation import DataPerturbation
 
 MODES = ["per-class", "joint", "label+features"]
@@ -356,3 +357,32 @@ def test_a_label_is_answered_with_the_probability_of_its_epsilon(rng):
     assert label_epsilon == 2.0
     expected = [RandomResponse(epsilon=label_epsilon / n, values=4).p for n in (2, 2, 3, 3, 3)]
     assert layer._truth == pytest.approx(expected)
+
+
+def test_the_guarantees_of_layers_that_use_the_same_records_add_up():
+    parts = [Guarantee(2.0), Guarantee(3.0)]
+    assert together(parts) == Guarantee(5.0)
+    assert together([*parts, Guarantee(None)]).epsilon is None
+    assert together([*parts, Guarantee(1.0, "node")]).epsilon is None
+
+
+def test_a_run_tells_what_all_of_its_layers_give_together():
+    again = PUBLISHED | {"name": "again", "epsilon": 3.0}
+    run = finished(tree(PEERS, PUBLISHED, again, data=TWO, nodes={"records": 2}))
+    total = PUBLISHED["epsilon"] + 3.0
+    assert guarantees(run)["together"] == f"ε = {total:g} per record, proven"
+    assert "together" not in guarantees(finished(tree(PEERS, PUBLISHED, data=TWO, nodes={"records": 2})))
+
+
+def test_what_is_exported_has_the_guarantee_and_neither_seed_nor_raw_labels(tmp_path):
+    import pyarrow.parquet as pq
+
+    run = finished(tree(PEERS, PUBLISHED, data=TWO, nodes={"records": 2}))
+    layer = run.layer("published")
+    written = export.write(run, layer, run.features, tmp_path / "published.parquet")
+    table = pq.read_table(tmp_path / "published.parquet")
+    assert table.num_rows == written == len(layer.z)
+    assert table.schema.metadata[b"golfsim.guarantee"].decode() == str(layer.guarantee())
+    assert not any(b"seed" in name or b"scenario" in name for name in table.schema.metadata)
+    assert "label" not in table.column_names
+    assert (np.column_stack([table[name] for name in run.features]) == layer.z).all()

@@ -517,11 +517,6 @@ def test_a_tour_suffers_loss_and_cuts_or_refuses_them(transport):
     assert run.world.transport.totals("walk")["messages.lost"] > 0
 
 
-def test_a_walk_refuses_delay():
-    with pytest.raises(ScenarioError, match="cannot have delay"):
-        Scenario.of(walk_tree(NOISY, transport={"delay": 2}), HERE)
-
-
 def test_a_walker_waits_while_its_node_is_away(rng):
     raw = make_raw(unit_records(rng, [1] * 5, 2), 2)
     world, layer = build(RandomWalk, raw, None, hops=3)

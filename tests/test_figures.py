@@ -3,6 +3,7 @@
 import copy
 
 import matplotlib as mpl
+import matplotlib.pyplot
 import numpy as np
 import pandas as pd
 import pytest
@@ -132,3 +133,18 @@ def test_png_and_svg_are_written_and_the_svg_is_the_same_each_time(tmp_path):
     assert "<svg" in svg
     assert ">cycle<" in svg
     assert svg == second[1].read_text(encoding="utf-8")
+
+
+def test_bands_that_would_hide_each_other_are_left_out():
+    def frame_of(curves):
+        rows = [
+            {"run": 1, "seed": 1, "cycle": 1, "layer": f"layer{i}", "metric": f"error.{name}", "value": value}
+            for i in range(curves)
+            for name, value in (("mean", 0.2), ("q05", 0.1), ("q95", 0.3))
+        ]
+        return pd.DataFrame(rows)
+
+    for curves, bands in ((1, 1), (3, 3), (4, 0)):
+        ax = figures.convergence(frame_of(curves))
+        assert len(ax.collections) == bands
+        mpl.pyplot.close(ax.figure)

@@ -27,6 +27,7 @@ STYLE: Any = {
 DASHES = ["-", "--", "-.", ":"]  # curves stay apart in grey print
 LABELS = {"error": "0-1 error on the test set", "voted_error": "0-1 error of the vote", "age": "updates of a model"}
 GREY = "0.35"
+MOST_BANDS = 3
 LINE_HEIGHT = 0.055  # of a label, as a share of the axes
 
 
@@ -52,6 +53,7 @@ def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = No
     import seaborn as sns
 
     curves = _curves(frame, metric)
+    wide = _with_bands(curves, metric)
     with plt.rc_context(STYLE):
         if ax is None:
             ax = plt.subplots(figsize=(5 if len(curves) == 1 else 6.5, 3.2), layout="constrained")[1]
@@ -59,7 +61,7 @@ def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = No
         for (name, curve), colour, dash in zip(curves.items(), colours, DASHES * len(curves), strict=False):
             marker = "o" if len(curve) == 1 else None
             ax.plot(curve.index, curve[f"{metric}.mean"], dash, color=colour, marker=marker, label=name)
-            if f"{metric}.q05" in curve:
+            if name in wide:
                 ax.fill_between(
                     curve.index, curve[f"{metric}.q05"], curve[f"{metric}.q95"], color=colour, alpha=0.18, lw=0
                 )
@@ -68,6 +70,16 @@ def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = No
         if len(curves) > 1:
             _name_the_ends(ax)
     return ax
+
+
+def _with_bands(curves: dict[str, pd.DataFrame], metric: str) -> set[str]:
+    """The curves whose nodes differ, unless these are so many that their bands would hide each other."""
+    found = {
+        name
+        for name, curve in curves.items()
+        if f"{metric}.q05" in curve and (curve[f"{metric}.q95"] > curve[f"{metric}.q05"]).any()
+    }
+    return found if len(found) <= MOST_BANDS else set()
 
 
 def varied(frame: pd.DataFrame) -> list[str]:

@@ -172,15 +172,15 @@ AHEAD = 8  # events; the places of their records are looked up twice as far ahea
 
 
 @leaf
-def look_ahead(place, hi, events, messages, models, rows):
+def look_ahead(place, hi, events, messages, models, rows, count):
     """Bring what events to come will touch into the processor's cache."""
     if place + 2 * AHEAD < hi:
         far = messages.dst[events[place + 2 * AHEAD]]
         prefetch_item(rows.first, far)
         prefetch_item(rows.stop, far)
         near = messages.dst[events[place + AHEAD]]
-        prefetch(models.w, np.int64(near))
-        prefetch(rows.x, rows.first[near])
+        prefetch(models.w, np.int64(near) * count)
+        prefetch(rows.x, rows.first[near] * (count if rows.folded else 1))
         prefetch_item(models.age, near)
         prefetch_item(rows.label, rows.first[near])
 
@@ -203,7 +203,7 @@ def receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle
     """The loop of `receive`."""
     count, clip = how.merging.models, how.merging.clip
     for place in range(lo, hi):
-        look_ahead(place, hi, events, messages, models, rows)
+        look_ahead(place, hi, events, messages, models, rows, count)
         e = events[place]
         j, start = messages.dst[e], np.int64(messages.row[e]) * count
         age = messages.age[messages.row[e]]

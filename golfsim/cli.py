@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,24 +51,63 @@ def _top(
 def run(
     file: File,
     out: Annotated[Path | None, typer.Option(help="where results go; default: results/ and the file's name")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="threads; they change no number")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes that share the runs; default: one for each core")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="threads of each; default: what the workers leave of the cores")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="run on a Dask cluster, e.g. tcp://node1:8786; “local” starts one here"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="only list the runs, with an estimate of time and memory")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="also make the runs that are there already")] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="how often a long run saves its state")
+    ] = 180,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Run a scenario: write its log and draw its curve."""
-    from golfsim import progress, runner
-    from golfsim.log import joined
+    """Run a scenario: make the runs that are not there yet, keep their logs and draw the picture.
+
+    Neither workers nor threads change a number. What was interrupted goes on where it stopped.
+    """
+    from golfsim import batch, progress, runner
     from golfsim.scenario import Scenario
 
     scenario = Scenario.load(file, set_)
     folder = out or Path("results") / file.stem
+    how = batch.How(workers, threads, scheduler, force, checkpoint_every)
+    if dry_run:
+        from golfsim import estimate
+
+        return print(estimate.told(scenario, folder, how))
     with runner.listening() as interrupt:
-        shown = progress.for_this_output()
-        logs = list(runner.frames(scenario, folder, threads, shown, interrupt))
+        made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
     if interrupt.asked:
-        print(f"interrupted; the log up to here is in {folder}", file=sys.stderr)
+        print(f"interrupted; what is whole is in {folder}, and the same command goes on from here", file=sys.stderr)
         raise typer.Exit(130)
-    _draw(scenario.plot, joined(logs), folder)
+    frame = made.frame()
+    if frame is not None:
+        _draw(scenario.plot, frame, folder)
     print(f"results in {folder}")
+    if made.failures:
+        print(made.complaint(), file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder of results")],
+    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+) -> None:
+    """Tell which runs are there, which are under way, which failed and which are missing."""
+    from golfsim import standing
+
+    found = standing.of(folder)
+    print(json.dumps(found, indent=2, ensure_ascii=False) if json_ else standing.text(folder, found))
 
 
 def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
@@ -268,21 +306,13 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        place = _in_users_code(error)
-        if place is None:
+        from golfsim import runner
+
+        if runner.in_users_code(error) is None:
             raise
-        _fail(f"{place}: {type(error).__name__}: {error}")
+        _fail(runner.explained(error))
 
 
 def _fail(message: str) -> NoReturn:
     print(message, file=sys.stderr)
     sys.exit(2)
-
-
-def _in_users_code(error: BaseException) -> str | None:
-    """Where in a protocol file of the user's an exception arose; None if it did not."""
-    place = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if str(frame.f_globals.get("__name__")).startswith("golfsim_user_"):
-            place = f"{frame.f_code.co_filename}:{line}: in {frame.f_code.co_name}"
-    return place

@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from golfsim import readers
 from golfsim.errors import UserError
-from golfsim.fetch import Card, card_of, cards, complete, data_folder, folder_of, sha256
+from golfsim.fetch import Card, cache_folder, card_of, cards, complete, data_folder, folder_of, sha256
 from golfsim.generate import GENERATORS
 from golfsim.readers import Raw
 from golfsim.settings import DataConfig
@@ -52,7 +52,7 @@ def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
     """
     seed = seed if config.test_seed is None else config.test_seed
     card = card_of(config.set) if config.set is not None else None
-    raw, held_out = _from_card(card, config, seed) if card else _from_file(config, folder)
+    raw, held_out = _from_card(card, config, seed, folder) if card else _from_file(config, folder)
     overlap = card is not None and _has_repeats(card) and config.split == "as-published"
     train, test = _split(raw, config, held_out, overlap, _generator(seed, "split"))
     if len(np.unique(raw.y[train])) < 2:
@@ -77,17 +77,84 @@ def _generator(seed: int, purpose: str) -> np.random.Generator:
     return np.random.default_rng(list(struct.unpack("<8I", words)))
 
 
+# Reading a set once, and sharing it with other processes
+
+Key = tuple[str, ...]
+shared: dict[Key, Path] = {}  # sets that another process has laid out for memory mapping, see `share`
+
+
+def digest(config: DataConfig, folder: Path) -> str:
+    """A hash of what `[data]` reads; generated sets depend on the seed and the sources alone."""
+    card = card_of(config.set) if config.set is not None else None
+    return "generated" if card and card.kind == "generated" else _read(card, config, folder).digest()
+
+
+def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
+    """Training records, features and classes of what `[data]` reads; roughly, without holding out test records."""
+    card = card_of(config.set) if config.set is not None else None
+    if card:
+        return config.train or card.records, card.features, len(card.classes)
+    raw = _read(None, config, folder)
+    return config.train or len(raw.y), raw.x.shape[1], len(raw.classes)
+
+
+def share(configs: Iterable[DataConfig], folder: Path) -> dict[Key, Path]:
+    """Lay out the sets that the configs read in the cache, so that other processes can map them into memory."""
+    found = {}
+    for config in configs:
+        card = card_of(config.set) if config.set is not None else None
+        if not (card and card.kind == "generated"):
+            raw = _read(card, config, folder)
+            found[_key(card, config, folder)] = raw.laid_out(cache_folder() / "arrays")
+    return found
+
+
+def _read(card: Card | None, config: DataConfig, folder: Path) -> Raw:
+    """The records of a set with a card, or of a file of the user's; kept, since the runs of a sweep read them again."""
+    key = _key(card, config, folder)
+    if key not in _kept_sets:
+        _kept_sets.pop(next(iter(_kept_sets)), None) if len(_kept_sets) >= KEPT_SETS else None
+        if key in shared:
+            _kept_sets[key] = Raw.mapped(shared[key])
+        else:
+            _kept_sets[key] = _read_card(card) if card else readers.read(config, folder)
+    return _kept_sets[key]
+
+
+KEPT_SETS = 4
+_kept_sets: dict[Key, Raw] = {}
+
+
+def _key(card: Card | None, config: DataConfig, folder: Path) -> Key:
+    """What tells sets apart, also by time and size of their files."""
+    if card:
+        place = folder_of(card) if card.kind == "fetched" else data_folder()
+        return ("card", card.name, str(place), *(_version_of(place / str(file["name"])) for file in card.files))
+    files = [folder / name for name in (config.file, config.test_file) if name is not None]
+    return ("file", str(config.label), *(_version_of(file) for file in files))
+
+
+def _version_of(file: Path) -> str:
+    stat = file.stat() if file.is_file() else None
+    return f"{file.resolve()} {stat and (stat.st_mtime_ns, stat.st_size)}"
+
+
+def _read_card(card: Card) -> Raw:
+    raw = _READERS[card.reader](card)
+    _check(card, raw)
+    return raw
+
+
 # What a card describes
 
 
-def _from_card(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int | float | None]:
+def _from_card(card: Card, config: DataConfig, seed: int, folder: Path) -> tuple[Raw, int | float | None]:
     for name in ("label", "test_file"):
         if getattr(config, name) is not None:
             raise UserError(f"“{name}” belongs to a file of your own, not to a set with a card", key=f"data.{name}")
     if card.kind == "generated":
         return _generated(card, config, seed)
-    raw = _READERS[card.reader](card)
-    _check(card, raw)
+    raw = _read(card, config, folder)
     if _has_repeats(card) and config.split == "clean":
         raw = _without_repeats(raw)
     return raw, config.test if config.test is not None else card.held_out
@@ -96,7 +163,7 @@ def _from_card(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int | fl
 def _from_file(config: DataConfig, folder: Path) -> tuple[Raw, int | float | None]:
     if config.split == "as-published":
         raise UserError("a file of your own has no published split", key="data.split", hint="leave split out")
-    raw = readers.read(config, folder)
+    raw = _read(None, config, folder)
     if raw.test_x is None and config.test is None:
         raise UserError(
             "nothing says which records are for testing",

@@ -16,6 +16,7 @@ from golfsim.placement import FeatureSkewSplit, Placement, place, skewed
 from golfsim.protocol import Protocol
 from golfsim.records import Raw
 from golfsim.scenario import Scenario
+from golfsim.store import code_version
 from golfsim.transport import Transport
 from golfsim.world import World
 
@@ -117,8 +118,8 @@ class Simulation:
 
     def identity(self) -> dict[str, str]:
         """What a checkpoint must have in common with the run that resumes from it."""
-        scenario = hashlib.sha256(self.scenario.dump().encode()).hexdigest()
-        return {"scenario": scenario, "seed": str(self.seed), "data": self.data_digest}
+        scenario = hashlib.sha256(json.dumps(self.scenario.essence(), sort_keys=True).encode()).hexdigest()
+        return {"scenario": scenario, "seed": str(self.seed), "data": self.data_digest, "code": code_version()}
 
     def _parts(self) -> dict[str, Any]:
         models = {f"churn.{i}": model for i, model in enumerate(self.world.churn)}

@@ -8,9 +8,13 @@ import platform
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import golfsim
 from golfsim.errors import UserError
@@ -64,11 +68,18 @@ class Log:
         folder.mkdir(parents=True, exist_ok=True)
         table = self._table().replace_schema_metadata({"golfsim.scenario": scenario, "golfsim.seed": str(self.seed)})
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
-        write_whole(
-            folder / ABOUT,
-            lambda path: path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"),
-        )
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
+        text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+        write_whole(folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8"))  # last: now the run is whole
+
+
+def _to_disk(path: str) -> None:
+    """Wait until a file is on the disk: renamed before that, it could be empty after a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
@@ -78,6 +89,7 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     try:
         write(Path(aside))
         os.chmod(aside, 0o644)
+        _to_disk(aside)
         os.replace(aside, path)
     except BaseException:
         with suppress(OSError):
@@ -85,6 +97,7 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
         raise
 
 
+@cache
 def about_this_machine() -> dict[str, Any]:
     """Versions and machine, for `run.json`."""
     packages = ("numpy", "numba", "scipy", "pandas", "pyarrow")
@@ -104,40 +117,82 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def load(*paths: str | Path) -> pd.DataFrame:
-    """All rows of all runs found at or below the paths, as one tidy DataFrame.
+@dataclass(frozen=True)
+class Piece:
+    """A run's log to be loaded, and what stands in further columns of its rows."""
+
+    file: Path
+    values: dict[str, Any]
+
+
+def load(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
+    """The rows of all runs that the scenarios at or below the paths ask for, as one tidy DataFrame.
 
     Its columns are run, seed, cycle, layer, metric and value; `path`, the run's folder below the given path; and a
-    column for each key that a sweep varies.
+    column for each key that a sweep varies. Runs of an earlier version of a scenario, which may still lie there, are
+    left out; and so are runs that were interrupted or failed, unless `unfinished` is true.
     """
-    frames = []
-    for path in map(Path, paths):
-        for file in _logs_at(path):
-            name = str(file.parent.relative_to(path)) if path.is_dir() else ""
-            frame = _rows_of(file)
-            frames.append(with_values(frame, {"path": name} | _point(file.parent)))
-    if not frames:
+    pieces = [piece for path in map(Path, paths) for piece in _pieces(path, unfinished)]
+    if not pieces:
         raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
-    return joined(frames)
+    return frame_of(pieces)
 
 
-def _logs_at(path: Path) -> list[Path]:
-    files = [path] if path.is_file() else sorted(path.rglob(LOG))
-    if not files:
-        raise UserError(f"{path}: {f'no {LOG} here or below' if path.exists() else 'there is no such file or folder'}")
-    return files
+def _pieces(path: Path, unfinished: bool) -> list[Piece]:
+    from golfsim.store import INDEX, Store
+
+    if path.is_file():
+        return [Piece(path, {"path": ""} | _point(path.parent))]
+    roots = [file.parent for file in sorted(path.rglob(INDEX)) if Store(file.parent).planned()]
+    found = [piece for root in roots for piece in Store(root).pieces(path, unfinished)]
+    logs = [file for file in sorted(path.rglob(LOG)) if not any(root in file.parents for root in roots)]
+    found += [Piece(file, {"path": str(file.parent.relative_to(path))} | _point(file.parent)) for file in logs]
+    if not found:
+        raise UserError(f"{path}: {_why_nothing(path, bool(roots))}")
+    return found
 
 
-def _rows_of(file: Path) -> pd.DataFrame:
+def _why_nothing(path: Path, indexed: bool) -> str:
+    if not path.exists():
+        return "there is no such file or folder"
+    return "no run is whole yet; unfinished=True loads what is there" if indexed else f"no {LOG} here or below"
+
+
+def frame_of(pieces: list[Piece]) -> pd.DataFrame:
+    """The rows of all pieces; where one lacks a column of another, it has no value there."""
+    import pandas as pd
+    import pyarrow as pa
+
+    tables = [_rows_of(piece.file) for piece in pieces]
+    sizes = [table.num_rows for table in tables]
+    whole: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
+    whole[["layer", "metric"]] = whole[["layer", "metric"]].astype("category")
+    for name in dict.fromkeys(name for piece in pieces for name in piece.values):
+        values = [_plain(piece.values.get(name)) for piece in pieces]
+        if name in ("run", "seed"):
+            whole[name] = np.repeat(np.array(values, np.int32 if name == "run" else np.int64), sizes)
+        else:  # numbers, texts and nothing may stand side by side
+            codes, different = pd.factorize(pd.Series(values, dtype=object))
+            whole[name] = pd.Categorical.from_codes(codes.repeat(sizes), different.infer_objects())
+    return whole
+
+
+def _plain(value: Any) -> Any:
+    """Lists and tables as text."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+
+
+def _rows_of(file: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        frame: pd.DataFrame = pq.read_table(file, columns=list(COLUMNS)).to_pandas()
+        with pq.ParquetFile(file) as parquet:
+            table = parquet.read(columns=list(COLUMNS))
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: not a log of golfsim: {str(error).splitlines()[0]}") from None
-    if list(frame.columns) != list(COLUMNS):
+    if table.column_names != list(COLUMNS):
         raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(COLUMNS)}")
-    return frame
+    return table.replace_schema_metadata(None)
 
 
 def _point(folder: Path) -> dict[str, Any]:
@@ -147,36 +202,3 @@ def _point(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def with_values(frame: pd.DataFrame, values: dict[str, Any]) -> pd.DataFrame:
-    """A log with the same value in every row of some further columns; lists and tables as text."""
-    import pandas as pd
-
-    plain = {key: json.dumps(v) if isinstance(v, list | tuple | dict) else v for key, v in values.items()}
-    return frame.assign(**{key: pd.Categorical([value] * len(frame)) for key, value in plain.items()})
-
-
-def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """Several logs as one; where one lacks a column of another, it has no value there."""
-    import pandas as pd
-    from pandas.api.types import union_categoricals
-
-    frames = [frame for frame in frames if len(frame)] or frames[:1]  # where nobody ever was online there are no rows
-    names = dict.fromkeys(str(name) for frame in frames for name in frame)
-    columns: dict[str, Any] = {
-        name: union_categoricals([frame[name].astype("category") for frame in frames]) for name in ("layer", "metric")
-    }
-    extra = [name for name in names if name not in COLUMNS]
-    for name in extra:  # one value a frame; numbers, texts and nothing may stand side by side
-        columns[name] = _one_a_frame(frames, name)
-    whole = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
-    return whole.assign(**columns)[[*COLUMNS, *extra]]
-
-
-def _one_a_frame(frames: list[pd.DataFrame], name: str) -> Any:
-    import pandas as pd
-
-    values = [frame[name].iloc[0] if name in frame and len(frame) else None for frame in frames]
-    codes, different = pd.factorize(pd.Series(values, dtype=object))
-    return pd.Categorical.from_codes(codes.repeat([len(frame) for frame in frames]), different.infer_objects())

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a live bar in a terminal, plain lines elsewhere."""
+"""What runs show while they run: a live bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from golfsim.engine import Simulation
+    from golfsim.runner import Outcome, Task
 
 SECONDS_BETWEEN_LINES = 5.0
 REFRESHES_A_SECOND = 10
@@ -19,16 +20,50 @@ Told = Callable[[str, int, int | None], None]
 
 
 class Progress:
-    """Is told about each cycle of each run; `point` names the run's point of a sweep."""
+    """Is told about each run and its cycles; also keeps count of them."""
 
-    def begin(self, simulation: Simulation, point: str = "") -> None:
+    def plan(self, runs: int, there: int) -> None:
+        """So many runs are asked for, and so many of them are there already."""
+        self.runs, self.there = runs, there
+        self.done, self.failed = there, 0
+        self.under_way: dict[str, tuple[Task, int]] = {}  # by hash: the run, and its cycle
+        self._begun = time.monotonic()
+
+    def begin(self, task: Task) -> None:
         """A run begins."""
+        self.under_way[task.hash] = (task, 0)
 
-    def cycle(self, simulation: Simulation) -> None:
-        """A cycle is done."""
+    def cycle(self, task: Task, cycle: int, error: str) -> None:
+        """A cycle is done; `error` is what was measured last, in words."""
+        self.under_way[task.hash] = (task, cycle)
 
-    def end(self, simulation: Simulation) -> None:
-        """The run is over, finished or not."""
+    def end(self, task: Task, outcome: Outcome) -> None:
+        """The run is over, whole or not."""
+        self.under_way.pop(task.hash, None)
+        self.done += outcome.whole
+        self.failed += outcome.status == "failed"
+
+    def note(self, text: str) -> None:
+        """Something to say that is no mistake, e.g. that a run is resumed."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+    def words(self) -> str:
+        """How far all runs are: done, running, failed, time left."""
+        parts = [f"{self.done}/{self.runs} runs", f"{len(self.under_way)} running"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        return "  ".join([*parts, self.left()]).rstrip()
+
+    def left(self) -> str:
+        """The time left, judged by what is done so far and how far the others are."""
+        over = self.done + self.failed
+        share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
+        new = over - self.there + share
+        if new < 1e-3:
+            return ""
+        seconds = (time.monotonic() - self._begun) * max(self.runs - over - share, 0) / new
+        return f"{timedelta(seconds=round(seconds))} left"
 
 
 class Silent(Progress):
@@ -70,84 +105,120 @@ class Clock:
 
 
 class Lines(Progress):
-    """A line every few seconds."""
+    """A line every few seconds: of the one run there is, or of all together."""
 
-    def begin(self, simulation: Simulation, point: str = "") -> None:
+    def plan(self, runs: int, there: int) -> None:
         """Note the time."""
-        self._point = point
+        super().plan(runs, there)
         self._clock = Clock()
         self._told = self._clock.begun
 
-    def cycle(self, simulation: Simulation) -> None:
+    def cycle(self, task: Task, cycle: int, error: str) -> None:
         """Print a line when the last one is old enough."""
-        self._clock.tick(simulation.world.cycle)
-        if time.monotonic() - self._told >= SECONDS_BETWEEN_LINES:
+        super().cycle(task, cycle, error)
+        self._clock.tick(cycle)
+        if self._due():
             self._told = time.monotonic()
-            self._print(simulation, *self._clock.words(simulation.world.cycle, simulation.scenario.cycles))
+            self.note(self._line(task, cycle, error, *self._clock.words(cycle, task.point.scenario.cycles)))
 
-    def end(self, simulation: Simulation) -> None:
+    def end(self, task: Task, outcome: Outcome) -> None:
         """Print the last line."""
-        rate, _ = self._clock.words(simulation.world.cycle, simulation.scenario.cycles)
-        self._print(simulation, rate, f"{time.monotonic() - self._clock.begun:.1f} s")
+        cycles = task.point.scenario.cycles
+        super().end(task, outcome)
+        if self.runs == 1 and outcome.cycle:
+            rate, _ = self._clock.words(outcome.cycle, cycles)
+            duration = f"{time.monotonic() - self._clock.begun:.1f} s"
+            self.note(self._line(task, outcome.cycle, outcome.measured, rate, duration))
+        elif self.runs > 1 and (self.done + self.failed == self.runs or self._due()):
+            self._told = time.monotonic()
+            self.note(self.words())
 
-    def _print(self, simulation: Simulation, rate: str, duration: str) -> None:
-        scenario = simulation.scenario
-        words = [
-            self._point,
-            f"run {simulation.run}/{scenario.runs}",
-            f"cycle {simulation.world.cycle}/{scenario.cycles}",
-        ]
-        words += [rate, duration, last_error(simulation)]
-        print("  ".join(word for word in words if word), file=sys.stderr, flush=True)
+    def _due(self) -> bool:
+        return time.monotonic() - self._told >= SECONDS_BETWEEN_LINES
+
+    def _line(self, task: Task, cycle: int, error: str, rate: str, left: str) -> str:
+        if self.runs > 1:
+            return self.words()
+        words = [f"run {task.run}/1", f"cycle {cycle}/{task.point.scenario.cycles}", rate, left, error]
+        return "  ".join(word for word in words if word)
+
+    def note(self, text: str) -> None:
+        """Print it."""
+        print(text, file=sys.stderr, flush=True)
 
 
 class Bar(Progress):
-    """A live bar with cycle, rate, time left and the last error."""
+    """A live bar: of the cycles of the one run there is, or of all runs, with a line for each that is under way."""
 
-    def begin(self, simulation: Simulation, point: str = "") -> None:
+    def plan(self, runs: int, there: int) -> None:
         """Show an empty bar."""
         from rich import progress
         from rich.console import Console
 
-        scenario = simulation.scenario
+        super().plan(runs, there)
         self._bar = progress.Progress(
-            progress.TextColumn("run {task.fields[run]}"),
+            progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=None),
-            progress.TextColumn("cycle {task.completed:.0f}/{task.total:.0f}"),
-            progress.TextColumn("{task.fields[rate]}"),
-            progress.TextColumn("{task.fields[left]}"),
-            progress.TextColumn("{task.fields[error]}"),
+            progress.TextColumn("{task.fields[words]}", markup=False),
             console=Console(stderr=True),
             auto_refresh=False,
             expand=True,
         )
         self._clock = Clock()
         self._shown = 0.0
-        fields: dict[str, Any] = {
-            "run": f"{simulation.run}/{scenario.runs} {point}".strip(),
-            "rate": "starting …",
-            "left": "",
-            "error": "",
-        }
-        self._task = self._bar.add_task("", total=scenario.cycles, **fields)
+        self._rows: dict[str, Any] = {}
+        self._all = self._bar.add_task("all", total=runs, completed=there, words="starting …", visible=runs > 1)
         self._bar.start()
 
-    def cycle(self, simulation: Simulation) -> None:
-        """Redraw a few times a second."""
-        self._clock.tick(simulation.world.cycle)
-        if time.monotonic() - self._shown >= 1 / REFRESHES_A_SECOND:
-            self._shown = time.monotonic()
-            self._draw(simulation, *self._clock.words(simulation.world.cycle, simulation.scenario.cycles))
+    def begin(self, task: Task) -> None:
+        """Add a line for the run."""
+        super().begin(task)
+        name = f"run {task.run}/{task.point.scenario.runs}"
+        label = f"{name} {', '.join(map(str, task.point.values.values()))}"[:40].strip()
+        self._rows[task.hash] = self._bar.add_task(label, total=task.point.scenario.cycles, words="starting …")
+        self._draw(now=True)
 
-    def end(self, simulation: Simulation) -> None:
+    def cycle(self, task: Task, cycle: int, error: str) -> None:
+        """Redraw a few times a second."""
+        super().cycle(task, cycle, error)
+        self._clock.tick(cycle)
+        rate, left = self._clock.words(cycle, task.point.scenario.cycles) if self.runs == 1 else ("", "")
+        self._row(task, cycle, rate, left, error)
+        self._draw()
+
+    def end(self, task: Task, outcome: Outcome) -> None:
+        """Take the run's line away, unless it is the only one."""
+        super().end(task, outcome)
+        if self.runs == 1:
+            rate, _ = self._clock.words(outcome.cycle, task.point.scenario.cycles)
+            duration = f"{time.monotonic() - self._clock.begun:.1f} s"
+            self._row(task, outcome.cycle, rate, duration, outcome.measured)
+        elif task.hash in self._rows:
+            self._bar.remove_task(self._rows.pop(task.hash))
+        self._draw(now=self.runs == 1)
+
+    def note(self, text: str) -> None:
+        """Print it above the bar."""
+        self._bar.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
         """Leave the last state on the screen."""
-        rate, _ = self._clock.words(simulation.world.cycle, simulation.scenario.cycles)
-        self._draw(simulation, rate, f"{time.monotonic() - self._clock.begun:.1f} s")
+        for row in self._rows.values():
+            if self.runs > 1:
+                self._bar.remove_task(row)
+        self._rows = {} if self.runs > 1 else self._rows
+        self._draw(now=True)
         self._bar.stop()
 
-    def _draw(self, simulation: Simulation, rate: str, left: str) -> None:
-        error = last_error(simulation)
-        self._bar.update(self._task, completed=simulation.world.cycle, rate=rate, left=left, error=error, refresh=True)
+    def _row(self, task: Task, cycle: int, *words: str) -> None:
+        text = "  ".join(word for word in (f"cycle {cycle}/{task.point.scenario.cycles}", *words) if word)
+        self._bar.update(self._rows[task.hash], completed=cycle, words=text)
+
+    def _draw(self, now: bool = False) -> None:
+        if now or time.monotonic() - self._shown >= 1 / REFRESHES_A_SECOND:
+            self._shown = time.monotonic()
+            self._bar.update(self._all, completed=self.done + self.failed, words=self.words())
+            self._bar.refresh()
 
 
 def for_this_output() -> Progress:

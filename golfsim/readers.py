@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,12 +42,48 @@ class Raw:
 
     def digest(self) -> str:
         """A hash of everything that was read."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         total = hashlib.sha256(repr((self.features, self.classes)).encode())
         for array in (self.x, self.y, self.test_x, self.test_y, *self.columns.values()):
             if array is not None:
                 total.update(f"{array.dtype.str}{array.shape}".encode())
                 total.update(np.ascontiguousarray(array).data if array.size else b"")
         return total.hexdigest()
+
+    def laid_out(self, folder: Path) -> Path:
+        """Write the arrays below `folder` unless they are there, so that `mapped` can read them; returns where."""
+        place = folder / self.digest()
+        if not place.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(dir=folder))
+            arrays = {"x": self.x, "y": self.y, "test_x": self.test_x, "test_y": self.test_y}
+            for name, array in (arrays | {f"column-{i}": a for i, a in enumerate(self.columns.values())}).items():
+                if array is not None:
+                    np.save(aside / f"{name}.npy", array, allow_pickle=False)
+            names = {"features": self.features, "classes": self.classes, "columns": list(self.columns)}
+            (aside / "names.json").write_text(json.dumps(names), encoding="utf-8")
+            with suppress(OSError):  # another process was faster
+                os.replace(aside, place)
+            shutil.rmtree(aside, ignore_errors=True)
+        return place
+
+    @classmethod
+    def mapped(cls, place: Path) -> Raw:
+        """What `laid_out` has written, mapped into memory: processes share it, and only what is used is read."""
+        names = json.loads((place / "names.json").read_text(encoding="utf-8"))
+
+        def array(name: str) -> Any:
+            file = place / f"{name}.npy"
+            return np.load(file, mmap_mode="r", allow_pickle=False) if file.exists() else None
+
+        columns = {name: array(f"column-{i}") for i, name in enumerate(names["columns"])}
+        sides = (array("test_x"), array("test_y"))
+        found = cls(array("x"), array("y"), tuple(names["features"]), tuple(names["classes"]), *sides, columns)
+        found.__dict__["_digest"] = place.name
+        return found
 
 
 def read(config: DataConfig, folder: Path) -> Raw:

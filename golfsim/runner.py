@@ -6,25 +6,31 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from golfsim import checkpoint
 from golfsim.engine import Simulation
 from golfsim.errors import UserError, nearest
 from golfsim.learner import Learner
-from golfsim.log import about_this_machine, joined, with_values
+from golfsim.log import about_this_machine, write_whole
 from golfsim.mechanisms import Guarantee
-from golfsim.progress import Progress, Silent
+from golfsim.progress import last_error
 from golfsim.records import Records
 from golfsim.scenario import Scenario
-from golfsim.sweep import Point, points
+from golfsim.store import WHOLE
+from golfsim.sweep import Point
 
 if TYPE_CHECKING:
     import pandas as pd
+
+SECONDS_BETWEEN_CHECKPOINTS = 180.0
+TRACE = "error.txt"
 
 
 @dataclass
@@ -54,60 +60,125 @@ def listening() -> Iterator[Interrupt]:
         signal.signal(signal.SIGINT, before)
 
 
-def run(scenario: Scenario, out: str | Path | None = None, *, threads: int = 1) -> pd.DataFrame:
-    """Run all runs of a scenario and return their log; with `out`, also write it there."""
-    with listening() as interrupt:
-        logs = list(frames(scenario, out, threads, Silent(), interrupt))
-    if interrupt.asked:
-        raise KeyboardInterrupt
-    return joined(logs)
+@dataclass(frozen=True)
+class Task:
+    """One run to be made: a point of a sweep, a seed, and where the results go."""
+
+    point: Point
+    run: int
+    hash: str
+    folder: Path
+    threads: int = 1
+    checkpoint_every: float = SECONDS_BETWEEN_CHECKPOINTS
 
 
-def frames(
-    scenario: Scenario, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
-) -> Iterator[pd.DataFrame]:
-    """The logs of all runs, each with the values of its point of a sweep as columns."""
-    for point, simulation in simulations(scenario, out, threads, progress, interrupt):
-        yield with_values(simulation.log.frame(), point.values)
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: finished, stopped (by its condition), interrupted or failed."""
+
+    status: str
+    cycle: int = 0
+    seconds: float = 0.0
+    error: str = ""
+    measured: str = ""  # the error measured last, in words
+
+    @property
+    def whole(self) -> bool:
+        """Whether the run need not run again."""
+        return self.status in WHOLE
 
 
-def simulations(
-    scenario: Scenario, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
-) -> Iterator[tuple[Point, Simulation]]:
-    """Run one point and one seed after the other; each comes back when its log is written."""
-    with telling(scenario):
-        found = points(scenario)
-    if out is not None:
-        prepare(Path(out))
-    for point in found:
-        for number in range(1, point.scenario.runs + 1):
-            if interrupt.asked:
-                return
-            yield point, one(point, number, out, threads, progress, interrupt)
+@dataclass(frozen=True)
+class Told:
+    """Whom a run tells about its cycles, and about other things."""
+
+    cycle: Callable[[int, str], None] = lambda cycle, error: None
+    note: Callable[[str], None] = lambda text: None
 
 
-def one(
-    point: Point, number: int, out: str | Path | None, threads: int, progress: Progress, interrupt: Interrupt
-) -> Simulation:
-    """Run one seed of one point, and write its log."""
+def run(
+    scenario: Scenario, out: str | Path | None = None, *, threads: int | None = None, workers: int = 1
+) -> pd.DataFrame:
+    """Run all runs of a scenario and return their log; with `out`, also keep it there, and take from it what is there.
+
+    `workers` processes share the runs; they change no number.
+    """
+    from golfsim import batch
+
+    with tempfile.TemporaryDirectory() as aside, listening() as interrupt:
+        done = batch.run(scenario, Path(out or aside), batch.How(workers=workers, threads=threads), interrupt=interrupt)
+        if interrupt.asked:
+            raise KeyboardInterrupt
+        if done.failures:
+            raise UserError(done.complaint())
+        frame = done.frame()
+        assert frame is not None  # there is at least one run, and none failed
+        return frame.drop(columns="path")
+
+
+def perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+    """Make one run, from its last checkpoint if it has one, and write its log."""
     begun = time.perf_counter()
-    with telling(point.scenario):
-        simulation = Simulation(point.scenario, number, threads)
+    with telling(task.point.scenario):
+        simulation, notes = checkpoint.resumed(
+            lambda: Simulation(task.point.scenario, task.run, task.threads), task.folder
+        )
+    for note in notes:
+        told.note(f"run {task.run} {', '.join(map(str, task.point.values.values()))}: {note}".replace(" :", ":"))
     ready = time.perf_counter()
-    progress.begin(simulation, ", ".join(map(str, point.values.values())))
-    status = "failed"
+    about: dict[str, Any] = {"status": "failed"}
     try:
-        with telling(point.scenario):
-            status = cycle_through(simulation, progress, interrupt)
+        with telling(task.point.scenario):
+            about["status"] = cycle_through(simulation, task, told, interrupt)
     except KeyboardInterrupt:
-        status = "interrupted"
+        about["status"] = "interrupted"
+        raise
+    except Exception as error:
+        about["error"] = str(error)
         raise
     finally:
-        progress.end(simulation)
         times = {"setup_s": ready - begun, "cycles_s": time.perf_counter() - ready}
-        if out is not None:
-            write(simulation, run_folder(out, point, number), {"status": status, "point": point.values}, threads, times)
-    return simulation
+        write(simulation, task, about, times)
+    if about["status"] in WHOLE:
+        checkpoint.forget(task.folder)
+    return Outcome(
+        about["status"], simulation.world.cycle, time.perf_counter() - begun, measured=last_error(simulation)
+    )
+
+
+def attempt(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+    """Make one run of many: whatever goes wrong with it is told in its outcome and stops nobody else."""
+    begun = time.perf_counter()
+    try:
+        return perform(task, told, interrupt)
+    except Exception as error:
+        if not isinstance(error, UserError):
+            _keep_trace(task.folder)
+        return Outcome("failed", seconds=time.perf_counter() - begun, error=explained(error))
+
+
+def _keep_trace(folder: Path) -> None:
+    text = traceback.format_exc()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / TRACE, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def explained(error: BaseException) -> str:
+    """What to say of an exception that ended a run."""
+    if isinstance(error, UserError):
+        return str(error)
+    place = in_users_code(error)
+    return f"{place + ': ' if place else ''}{type(error).__name__}: {error}"
+
+
+def in_users_code(error: BaseException) -> str | None:
+    """Where in a protocol file of the user's an exception arose; None if it did not."""
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith("golfsim_user_"):
+            place = f"{frame.f_code.co_filename}:{line}: in {frame.f_code.co_name}"
+    return place
 
 
 def prepare(out: Path) -> None:
@@ -138,14 +209,28 @@ def telling(scenario: Scenario) -> Iterator[None]:
         raise scenario.located(UserError(what, key="nodes", hint="try fewer nodes")) from None
 
 
-def cycle_through(simulation: Simulation, progress: Progress, interrupt: Interrupt) -> str:
+def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Interrupt) -> str:
     """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
-    for _ in simulation:
+    saved = time.monotonic()
+    for cycle in simulation:
         check_metric(simulation)
-        progress.cycle(simulation)
-        if interrupt.asked and not simulation.finished:
+        told.cycle(cycle, last_error(simulation))
+        if simulation.finished:
+            break
+        if interrupt.asked or time.monotonic() - saved >= task.checkpoint_every:
+            _keep(simulation, task, told)
+            saved = time.monotonic()
+        if interrupt.asked:
             return "interrupted"
     return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
+
+
+def _keep(simulation: Simulation, task: Task, told: Told) -> None:
+    """Save the state; a run that cannot be saved goes on."""
+    try:
+        checkpoint.keep(simulation, task.folder)
+    except OSError as error:
+        told.note(f"no checkpoint after cycle {simulation.world.cycle}: {error.strerror or error}")
 
 
 def check_metric(simulation: Simulation) -> None:
@@ -156,11 +241,6 @@ def check_metric(simulation: Simulation) -> None:
         if condition.metric not in metrics:
             what = f"“{condition.layer}” has no metric “{condition.metric}”"
             raise UserError(what, key="stop.when", hint=nearest(condition.metric, metrics))
-
-
-def run_folder(out: str | Path, point: Point, number: int) -> Path:
-    """The folder of one run."""
-    return Path(out) / point.folder / f"run-{number:0{len(str(point.scenario.runs))}}"
 
 
 def guarantees(simulation: Simulation) -> dict[str, str]:
@@ -178,16 +258,18 @@ def together(parts: list[Guarantee]) -> Guarantee:
     return Guarantee(sum(part.epsilon or 0.0 for part in parts), parts[0].unit)
 
 
-def write(simulation: Simulation, folder: Path, outcome: dict[str, Any], threads: int, times: dict[str, float]) -> None:
-    """Write log, scenario and `run.json`; `outcome` is the run's status and its point of a sweep."""
+def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: dict[str, float]) -> None:
+    """Write log, scenario and `run.json`; `outcome` is the run's status and what went wrong."""
     scenario = simulation.scenario
     about: dict[str, Any] = outcome | {
+        "point": task.point.values,
         "name": scenario.name,
         "run": simulation.run,
         "seed": simulation.seed,
+        "hash": task.hash,
         "cycles": simulation.world.cycle,
         "nodes": simulation.world.nodes,
-        "threads": threads,
+        "threads": task.threads,
         "scenario_file": scenario.file,
         "data_sha256": simulation.data_digest,
         "guarantees": guarantees(simulation),
@@ -195,6 +277,6 @@ def write(simulation: Simulation, folder: Path, outcome: dict[str, Any], threads
         "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     try:
-        simulation.log.write(folder, scenario.dump(), about | about_this_machine())
+        simulation.log.write(task.folder, task.point.text, about | about_this_machine())
     except OSError as error:
-        raise cannot_write(folder, error) from None
+        raise cannot_write(task.folder, error) from None

@@ -119,10 +119,17 @@ class Scenario(Settings):
         """The scenario as TOML with every default spelt out."""
         import tomlkit
 
+        return tomlkit.dumps({key: value for key, value in self._spelt_out().items() if value != []})
+
+    def essence(self) -> dict[str, Any]:
+        """All that the rows of a run depend on, but for its seed and the contents of files: every default spelt out."""
+        return {key: value for key, value in self._spelt_out().items() if key not in ("name", "seed", "runs", "plot")}
+
+    def _spelt_out(self) -> dict[str, Any]:
         tree = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"protocol", "sweep", "case"})
         layers = self.stack(self.seed, Raw.stand_in() if self.data else None).values()
         tree["protocol"] = [layer.config.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
-        return tomlkit.dumps({key: value for key, value in tree.items() if value != []})
+        return tree
 
 
 def _without(tree: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from golfsim.errors import UserError
@@ -20,6 +22,24 @@ class Point:
     values: Changes
     scenario: Scenario
     folder: str  # its name: readable, and safe on every file system
+
+    @cached_property
+    def text(self) -> str:
+        """Its scenario as TOML, every default spelt out."""
+        return self.scenario.dump()
+
+    @cached_property
+    def kind(self) -> str:
+        """What decides which kernels its runs need: the scenario without numbers, which change no type."""
+        return json.dumps(_shape(self.scenario.model_dump(mode="json", exclude={"name", "plot"})))
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shape(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shape(inner) for inner in value]
+    return value if isinstance(value, str | bool) else type(value).__name__
 
 
 def points(scenario: Scenario) -> list[Point]:

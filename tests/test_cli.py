@@ -15,7 +15,7 @@ import pytest
 from helpers import AVERAGING, HERE, learning_tree, tree
 
 import golfsim
-from golfsim import cli, progress, runner
+from golfsim import batch, cli, progress, runner
 from golfsim.engine import Simulation
 from golfsim.errors import UserError
 from golfsim.log import load
@@ -61,6 +61,16 @@ def golfsim_(capsys, monkeypatch):
     return command
 
 
+def run_at(results, number=1):
+    """The folder of a run; its name ends in a hash of its content."""
+    (found,) = results.glob(f"run-{number}-????????")
+    return found
+
+
+def about(results, number=1):
+    return json.loads((run_at(results, number) / "run.json").read_text())
+
+
 def process(*words, **how):
     """Run a command as a process of its own, as the console script does."""
     how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
@@ -77,19 +87,20 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
     assert (code, out) == (0, f"results in {tmp_path / 'r'}\n")
     assert "Traceback" not in err
     files = sorted(str(path.relative_to(tmp_path / "r")) for path in (tmp_path / "r").rglob("*.*"))
-    assert files == ["convergence.png", "convergence.svg"] + [
-        f"run-{run}/{name}" for run in (1, 2) for name in ("log.parquet", "run.json", "scenario.toml")
+    folders = [run_at(tmp_path / "r", run).name for run in (1, 2)]
+    assert files == ["convergence.png", "convergence.svg", "index.sqlite"] + [
+        f"{folder}/{name}" for folder in folders for name in ("log.parquet", "run.json", "scenario.toml")
     ]
-    about = json.loads((tmp_path / "r/run-2/run.json").read_text())
-    assert {key: about[key] for key in ("status", "run", "seed", "cycles", "nodes", "threads")} == {
+    facts = about(tmp_path / "r", 2)
+    assert {key: facts[key] for key in ("status", "run", "seed", "cycles", "nodes", "threads")} == {
         "status": "finished", "run": 2, "seed": 2, "cycles": 3, "nodes": 40, "threads": 2,
     }  # fmt: skip
-    assert about["scenario_file"] == str(learning)
-    assert about["times"].keys() == {"setup_s", "cycles_s"}
+    assert facts["scenario_file"] == str(learning)
+    assert facts["times"].keys() == {"setup_s", "cycles_s"}
     frame = load(tmp_path / "r")
     measured = set(zip(frame["run"], frame["seed"], frame["cycle"], strict=True))
     assert measured == {(run, run, cycle) for run in (1, 2) for cycle in (1, 2, 3)}
-    assert Scenario.load(tmp_path / "r/run-1/scenario.toml").cycles == 3
+    assert Scenario.load(run_at(tmp_path / "r") / "scenario.toml").cycles == 3
 
 
 def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, learning, tmp_path, monkeypatch):
@@ -104,21 +115,21 @@ def test_results_go_beside_the_user_by_default(golfsim_, averaging, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     code, out, _ = golfsim_("run", "average.toml")
     assert (code, out) == (0, "results in results/average\n")
-    assert sorted(path.name for path in (tmp_path / "results/average").iterdir()) == ["run-1"]
+    assert load(tmp_path / "results/average")["run"].unique().tolist() == [1]
 
 
 def test_a_run_that_its_condition_ends_is_stopped(golfsim_, averaging, tmp_path):
     table = tomllib.loads(averaging.read_text()) | {"stop": {"when": "world.online > 0"}}
     code, _, _ = golfsim_("run", written(averaging, table), "--out", tmp_path / "r")
-    about = json.loads((tmp_path / "r/run-1/run.json").read_text())
-    assert (code, about["status"], about["cycles"]) == (0, "stopped", 1)
+    facts = about(tmp_path / "r")
+    assert (code, facts["status"], facts["cycles"]) == (0, "stopped", 1)
 
 
 def test_a_condition_on_a_metric_that_is_not_there_is_told(golfsim_, averaging, tmp_path):
     code, _, err = golfsim_("run", averaging, "--set", "stop.when=averaging.varianc < 0", "--out", tmp_path / "r")
     assert code == 2
     assert "stop.when: “averaging” has no metric “varianc”\n    did you mean “variance”?" in err
-    assert json.loads((tmp_path / "r/run-1/run.json").read_text())["status"] == "failed"
+    assert about(tmp_path / "r")["status"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +183,8 @@ def test_a_fault_of_a_users_protocol_is_told_with_its_line_and_the_log_is_kept(g
     code, _, err = golfsim_("run", file, "--out", tmp_path / "r")
     assert code == 2
     assert err.splitlines()[-1] == f"{tmp_path / 'faulty.py'}:9: in step: KeyError: 'nothing'"
-    assert set(load(tmp_path / "r")["cycle"]) == {1, 2}
-    assert json.loads((tmp_path / "r/run-1/run.json").read_text())["status"] == "failed"
+    assert set(load(tmp_path / "r", unfinished=True)["cycle"]) == {1, 2}
+    assert about(tmp_path / "r")["status"] == "failed"
 
 
 def test_a_fault_of_our_own_is_not_hidden(golfsim_, averaging, tmp_path, monkeypatch):
@@ -293,9 +304,9 @@ def test_a_reader_who_stops_early_sees_no_traceback():
 
 def begun(file, out):
     """A long run as a process, once it has begun to listen to Ctrl-C."""
-    ended = process("run", file, "--out", out, "--set", "cycles=2_000_000")
+    ended = process("run", file, "--out", out, "--set", "cycles=2_000_000", "--checkpoint-every", 0)
     limit = time.monotonic() + 60
-    while not out.exists() and ended.poll() is None and time.monotonic() < limit:
+    while not list(out.glob("*/checkpoint-*")) and ended.poll() is None and time.monotonic() < limit:
         time.sleep(0.02)
     return ended
 
@@ -306,28 +317,33 @@ def test_ctrl_c_leaves_a_whole_log_up_to_that_cycle(averaging, tmp_path):
     _, err = ended.communicate(timeout=60)
     assert ended.returncode == 130
     assert "Traceback" not in err
-    assert err.endswith(f"interrupted; the log up to here is in {tmp_path / 'r'}\n")
-    about = json.loads((tmp_path / "r/run-1/run.json").read_text())
-    assert about["status"] == "interrupted"
-    cycles = about["cycles"]
+    assert err.endswith(f"interrupted; what is whole is in {tmp_path / 'r'}, and the same command goes on from here\n")
+    facts = about(tmp_path / "r")
+    assert facts["status"] == "interrupted"
+    cycles = facts["cycles"]
     assert 1 <= cycles < 2_000_000
     straight = golfsim.run(Scenario.load(averaging, {"cycles": cycles}))
-    pd.testing.assert_frame_equal(load(tmp_path / "r").drop(columns="path"), straight, check_categorical=False)
+    with pytest.raises(UserError, match="no run is whole yet"):
+        load(tmp_path / "r")
+    so_far = load(tmp_path / "r", unfinished=True)
+    pd.testing.assert_frame_equal(so_far, straight.assign(path=so_far["path"]), check_categorical=False)
 
 
 def test_the_runs_after_an_interrupted_one_do_not_begin(averaging, tmp_path):
     interrupt = runner.Interrupt()
 
     class Impatient(progress.Progress):
-        def cycle(self, simulation):
-            if simulation.run == 2 and simulation.world.cycle == 3:
+        def cycle(self, task, cycle, error):
+            if task.run == 2 and cycle == 3:
                 interrupt(signal.SIGINT, None)
 
     scenario = Scenario.load(averaging, {"runs": 4})
-    done = list(runner.simulations(scenario, tmp_path / "r", 1, Impatient(), interrupt))
-    assert [simulation.world.cycle for _, simulation in done] == [5, 3]
-    status = [json.loads(file.read_text())["status"] for file in sorted((tmp_path / "r").rglob("run.json"))]
-    assert status == ["finished", "interrupted"]
+    made = batch.run(scenario, tmp_path / "r", batch.How(), Impatient(), interrupt)
+    assert [(outcome.status, outcome.cycle) for _, outcome in made.outcomes.values()] == [
+        ("finished", 5),
+        ("interrupted", 3),
+    ]
+    assert [about(tmp_path / "r", run)["status"] for run in (1, 2)] == ["finished", "interrupted"]
     with pytest.raises(KeyboardInterrupt):
         interrupt(signal.SIGINT, None)
 

@@ -1,0 +1,174 @@
+"""All runs of a scenario, wherever they run: in this process, in local worker processes, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from golfsim import datasets, runner, sweep
+from golfsim.log import frame_of
+from golfsim.progress import Progress, Silent
+from golfsim.runner import SECONDS_BETWEEN_CHECKPOINTS, Interrupt, Outcome, Task, Told
+from golfsim.scenario import Scenario
+from golfsim.store import Entry, Planned, Store, plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAMED = 5  # failures that are named at the end
+
+
+@dataclass(frozen=True)
+class How:
+    """Where and how the runs of a scenario are made; none of this changes a number."""
+
+    workers: int | None = 1  # processes; None: one for each core
+    threads: int | None = None  # of each; None: as many as keep all cores busy
+    scheduler: str | None = None  # the address of a Dask scheduler, or "local" for a cluster on this machine
+    force: bool = False  # also make runs that are there already
+    checkpoint_every: float = SECONDS_BETWEEN_CHECKPOINTS
+
+    def shares(self, tasks: int) -> tuple[int, int]:
+        """Workers, and threads for each of them, so that cores are busy but not oversubscribed."""
+        workers = max(1, min(self.workers or cores(), tasks))
+        return workers, self.threads or max(1, cores() // workers)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Made:
+    """What has become of the runs that a scenario asks for."""
+
+    store: Store
+    runs: list[Planned]
+    outcomes: dict[str, tuple[Task, Outcome]]  # by hash, of those that were not there already
+
+    @property
+    def failures(self) -> list[tuple[Task, Outcome]]:
+        """The runs that failed."""
+        return [(task, outcome) for task, outcome in self.outcomes.values() if outcome.status == "failed"]
+
+    def frame(self) -> pd.DataFrame | None:
+        """The rows of all runs that are whole; None where there are none."""
+        known = self.store.entries()
+        asked = {(r.hash, r.run, repr(r.point.values)) for r in self.runs}
+        hashes = {entry.folder: entry.hash for entry in known.values()}
+        found = []
+        for piece in self.store.pieces(self.store.folder):
+            values = {k: v for k, v in piece.values.items() if k not in ("path", "run", "seed")}
+            if (hashes[piece.values["path"]], piece.values["run"], repr(values)) in asked:
+                found.append(piece)
+        return frame_of(found) if found else None
+
+    def complaint(self) -> str:
+        """The failures in words: the most frequent first, each with one run that it happened to."""
+        counts = Counter(outcome.error for _, outcome in self.failures)
+        lines = [f"{len(self.failures)} of {len(self.runs)} runs failed:"] if len(self.runs) > 1 else []
+        for error, count in counts.most_common(NAMED):
+            task = next(task for task, outcome in self.failures if outcome.error == error)
+            where = ", ".join(f"{key} = {value}" for key, value in task.point.values.items())
+            times = f" ({count} times)" if count > 1 else ""
+            lines.append(f"{where + ', ' if where else ''}run {task.run}{times}: {error}" if lines else error)
+        more = len(counts) - NAMED
+        return "\n".join([*lines, f"and {more} more kinds of failure"] if more > 0 else lines)
+
+
+def run(
+    scenario: Scenario, out: Path, how: How, shown: Progress | None = None, interrupt: Interrupt | None = None
+) -> Made:
+    """Make all runs that a scenario asks for and that are not there yet."""
+    with runner.telling(scenario):
+        runs = plan(sweep.points(scenario))
+    runner.prepare(out)
+    store, shown = Store(out), shown or Silent()
+    try:
+        there = store.ask_for(Path(scenario.file).name, runs)
+        tasks = to_do(runs, {} if how.force else there, out, how)
+        shown.plan(len(runs), len(runs) - len(tasks))
+        made = Made(store, runs, {})
+        with recording(store) as record:
+            for task, outcome in execute(tasks, how, shown, interrupt or Interrupt()):
+                made.outcomes[task.hash] = (task, outcome)
+                record(_entry(task, outcome, out))
+                shown.end(task, outcome)
+    except OSError as error:
+        raise runner.cannot_write(out, error) from None
+    finally:
+        shown.close()
+    return made
+
+
+@contextmanager
+def recording(store: Store) -> Iterator[Callable[[Entry], None]]:
+    """Note what runs have become, at most once a second: a transaction takes as long as a small run."""
+    new: list[Entry] = []
+    written = time.monotonic()
+
+    def record(entry: Entry) -> None:
+        nonlocal written
+        new.append(entry)
+        if time.monotonic() - written >= 1:
+            store.record(new)
+            new.clear()
+            written = time.monotonic()
+
+    try:
+        yield record
+    finally:
+        store.record(new)
+
+
+def to_do(runs: list[Planned], there: dict[str, Entry], out: Path, how: How) -> list[Task]:
+    """The runs that are still to be made, each content once."""
+    missing = {planned.hash: planned for planned in reversed(runs) if planned.hash not in there}
+    missing = {hash_: missing[hash_] for hash_ in dict.fromkeys(r.hash for r in runs) if hash_ in missing}
+    _, threads = how.shares(len(missing))
+    return [
+        Task(r.point, r.run, r.hash, out.absolute() / r.folder, threads, how.checkpoint_every) for r in missing.values()
+    ]
+
+
+def _entry(task: Task, outcome: Outcome, out: Path) -> Entry:
+    folder = str(task.folder.relative_to(out.absolute()))
+    return Entry(task.hash, folder, outcome.status, outcome.error, outcome.cycle, outcome.seconds)
+
+
+def execute(tasks: list[Task], how: How, shown: Progress, interrupt: Interrupt) -> Iterator[tuple[Task, Outcome]]:
+    """Make the runs; each comes back when it is over. None begins after an interruption."""
+    if how.scheduler is not None:
+        from golfsim import cluster
+
+        yield from cluster.execute(tasks, how.scheduler, how.shares(len(tasks)), shown, interrupt)
+    elif (workers := how.shares(len(tasks))[0]) > 1:
+        from golfsim import workers as local
+
+        folder = tasks[0].point.scenario.folder
+        configs = {str(t.point.scenario.data): t.point.scenario.data for t in tasks if t.point.scenario.data}
+        yield from local.execute(tasks, workers, datasets.share(configs.values(), folder), shown, interrupt)
+    else:
+        yield from here(tasks, shown, interrupt)
+
+
+def here(tasks: list[Task], shown: Progress, interrupt: Interrupt) -> Iterator[tuple[Task, Outcome]]:
+    """One run after the other in this process; the exception of a single run goes on, for its traceback."""
+    for task in tasks:
+        if interrupt.asked:
+            return
+        shown.begin(task)
+        told = Told(lambda cycle, error, task=task: shown.cycle(task, cycle, error), shown.note)  # type: ignore[misc]
+        try:
+            outcome = (runner.perform if len(tasks) == 1 else runner.attempt)(task, told, interrupt)
+        except Exception as error:
+            yield task, Outcome("failed", error=runner.explained(error))
+            raise
+        yield task, outcome

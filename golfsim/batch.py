@@ -61,13 +61,7 @@ class Made:
     def frame(self) -> pd.DataFrame | None:
         """The rows of all runs that are whole; None where there are none."""
         known = self.store.entries()
-        asked = {(r.hash, r.run, repr(r.point.values)) for r in self.runs}
-        hashes = {entry.folder: entry.hash for entry in known.values()}
-        found = []
-        for piece in self.store.pieces(self.store.folder):
-            values = {k: v for k, v in piece.values.items() if k not in ("path", "run", "seed")}
-            if (hashes[piece.values["path"]], piece.values["run"], repr(values)) in asked:
-                found.append(piece)
+        found = [piece for r in self.runs if (piece := self.store.piece(known.get(r.hash), r.values)) is not None]
         return frame_of(found) if found else None
 
     def complaint(self) -> str:

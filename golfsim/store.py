@@ -61,6 +61,11 @@ class Planned:
     hash: str
 
     @property
+    def values(self) -> dict[str, Any]:
+        """What tells it from the others: its point's values, its number and its seed."""
+        return self.point.values | {"run": self.run, "seed": self.seed}
+
+    @property
     def folder(self) -> str:
         """Where its results go, below the results folder: readable, and never shared with another content."""
         number = f"{self.run:0{len(str(self.point.scenario.runs))}}"
@@ -155,11 +160,18 @@ class Store:
 
     def pieces(self, below: Path, unfinished: bool = False) -> list[Piece]:
         """The logs of what was asked for last, as far as it is there."""
-        found = []
-        for _, values, entry in self.planned():
-            if entry and (unfinished or entry.status in WHOLE) and (file := self.folder / entry.folder / LOG).is_file():
-                found.append(Piece(file, {"path": str(file.parent.relative_to(below))} | values))
-        return found
+        found = [self.piece(entry, values, below, unfinished) for _, values, entry in self.planned()]
+        return [piece for piece in found if piece is not None]
+
+    def piece(
+        self, entry: Entry | None, values: dict[str, Any], below: Path | None = None, unfinished: bool = False
+    ) -> Piece | None:
+        """The log of a run, if it is there and whole; its path is told as seen from a folder above."""
+        if entry is None or not (unfinished or entry.status in WHOLE):
+            return None
+        file = self.folder / entry.folder / LOG
+        path = {"path": str(file.parent.relative_to(below or self.folder))}
+        return Piece(file, path | values) if file.is_file() else None
 
     def _rows(self, query: str) -> list[Any]:
         """What a query finds; nothing where there is no index that can be read."""

@@ -326,7 +326,7 @@ def test_the_trial_is_that_of_the_largest_run(tmp_path):
 
 
 def test_a_trial_that_fails_is_told(tmp_path):
-    with pytest.raises(UserError, match="the trial of the largest run failed: .*nothing"):
+    with pytest.raises(UserError, match=r"the trial of the largest run failed: .*nothing"):
         estimate.told(faulty(tmp_path, bad=[True]), tmp_path, batch.How())
 
 

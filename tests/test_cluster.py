@@ -113,7 +113,7 @@ def test_a_cluster_of_our_own_on_this_machine(tmp_path):
 def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "SECONDS_TO_CONNECT", 1)
     begun = time.monotonic()
-    with pytest.raises(UserError, match="no Dask scheduler answers at tcp://127.0.0.1:9") as caught:
+    with pytest.raises(UserError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9") as caught:
         batch.run(scenario(), tmp_path, batch.How(scheduler="tcp://127.0.0.1:9"))
     assert "tcp://node1:8786" in str(caught.value)
     assert time.monotonic() - begun < 60

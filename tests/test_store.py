@@ -179,6 +179,12 @@ def test_an_index_that_is_held_for_too_long_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(store.sqlite3, "connect", lambda *a, **k: real(*a, **(k | {"timeout": 0.1})))
     holder = real(place.index)
     holder.execute("begin exclusive")
-    with pytest.raises(UserError, match="cannot write to .*locked"):
+    with pytest.raises(UserError, match=r"cannot write to .*locked"):
         batch.run(scenario(), tmp_path, batch.How())
     holder.close()
+
+
+def test_seeds_may_be_swept(tmp_path):
+    found = batch.run(scenario(sweep={"seed": [5, 9]}), tmp_path, batch.How())
+    for frame in (found.frame(), load(tmp_path)):
+        assert set(zip(frame["seed"], frame["run"], strict=True)) == {(5, 1), (6, 2), (9, 1), (10, 2)}

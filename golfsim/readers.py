@@ -33,6 +33,7 @@ class Raw:
     test_x: NDArray[Any] | None = None
     test_y: NDArray[np.int32] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    test_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of test_x, where there is one
 
     def digest(self) -> str:
         """A hash of everything that was read."""

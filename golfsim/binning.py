@@ -1,4 +1,4 @@
-"""Features of few values: numbers cut at privately estimated quantiles, categories in groups (Cyphers 2017, 7.1–7.2)."""
+"""Features of few values: numbers cut at private quantiles, categories in groups (Cyphers 2017, sections 7.1, 7.2)."""
 
 from __future__ import annotations
 
@@ -86,10 +86,14 @@ class QuantileSearch:
     def margin(self, failure: float = 0.01) -> float:
         """How far the share of greater values may be from `above`, at a place within `step` of the found value.
 
-        The search goes the right way wherever the share is further off than the tolerated error and the largest error
-        of an answer together, so it never gets further than `step` away from where that is not so. The largest error
-        is Hoeffding's (1963) bound for all groups at once: peers are a random sample, and so are their answers.
+        Where many values are equal the share may also jump over that range there. The search goes the right way
+        wherever the share is further off than the tolerated error and the largest error of an answer together, so it
+        never gets further than `step` away from where that is not so. The largest error is Hoeffding's (1963) bound
+        for all groups at once: peers are a random sample, and so are their answers. It fails with that probability.
+        Without answers, and for the published search, nothing is promised: 1.
         """
+        if self.as_published or not self._groups:
+            return 1.0
         groups, least = len(self._groups), min(self._groups)
         largest = math.sqrt(math.log(2 * groups / failure) / (2 * least)) / (self.response.p - self.response.q)
         return self.response.rms_error(least) + largest
@@ -123,7 +127,7 @@ def private_cuts(
 
 def cuts_of(searches: list[QuantileSearch]) -> NDArray[np.float64]:
     """Found cuts in rising order: noise may have crossed them."""
-    return np.sort([search.value for search in searches])
+    return np.array(sorted(search.value for search in searches), np.float64)
 
 
 def exact_cuts(values: NDArray[Any], bins: int = 2) -> NDArray[np.float64]:
@@ -131,7 +135,8 @@ def exact_cuts(values: NDArray[Any], bins: int = 2) -> NDArray[np.float64]:
 
     A cut at the least value would leave nothing below it, so it moves up to the next value there is.
     """
-    cuts = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf").astype(np.float64)
+    shares = np.arange(1, bins) / bins
+    cuts = np.asarray(np.quantile(values, shares, method="inverted_cdf"), np.float64)
     higher = values[values > values.min()]
     return np.maximum(cuts, higher.min()) if higher.size else cuts
 

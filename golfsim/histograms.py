@@ -36,7 +36,7 @@ class Plan(NamedTuple):
 
 
 class Reports(NamedTuple):
-    """What peers are asked for: report e is number[e] of its peer's, and belongs into cell value[e] of its histogram."""
+    """What peers are asked for: report e is number[e] of peer[e] and belongs into cell value[e] of its histogram."""
 
     peer: NDArray[np.int32]
     number: NDArray[np.int32]
@@ -75,7 +75,7 @@ def rare_ones(key, cycle, peer, k, q, lanes):
 
 @leaf
 def first_draw(number):
-    """The draws of a peer's reports are 2³² apart, whatever the lengths of the strings: 64 for the value, then words."""
+    """Of a peer's report: they are 2³² apart, whatever the lengths of strings; 64 for the value, 64 for each word."""
     return np.int64(number) << np.int64(32)
 
 
@@ -239,7 +239,7 @@ def report(key: np.uint64, cycle: int, peer: int, number: int, value: int, how: 
     one = Reports(*(np.array([x], np.int32) for x in (peer, number, 0, value)))
     out = np.zeros((1, -(-how.values // LANES)), np.uint64)
     write_strings(key, cycle, one, 0, 1, plan_of([how]), out)
-    return out[0]
+    return out.ravel()
 
 
 def bits_of(strings: NDArray[np.uint64], values: int) -> NDArray[np.bool_]:
@@ -280,7 +280,8 @@ def project(histogram: NDArray[np.float64], total: float) -> NDArray[np.float64]
         return np.zeros_like(histogram)
     falling = np.sort(histogram)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
-    return np.maximum(histogram - excess[np.flatnonzero(falling > excess)[-1]], 0)
+    kept = np.flatnonzero(falling > excess)[-1]
+    return np.asarray(np.maximum(histogram - excess[kept], 0), np.float64)
 
 
 def clip(histogram: NDArray[np.float64], total: float) -> NDArray[np.float64]:
@@ -322,7 +323,7 @@ def draw_subsets(
 
 def draw_key(key: np.uint64, number: int) -> np.uint64:
     """One of many keys made from one."""
-    return np.uint64(draw(key, 0, number, 0))
+    return rng.key(int(key), "derived", str(number))
 
 
 def cells(alphabets: NDArray[Any], classes: int) -> int:

@@ -98,7 +98,7 @@ def _read_table(paths: list[Path], config: DataConfig) -> Raw:
         _refuse("data.test_file", f"its columns differ from those of data.file: {', '.join(odd[:5])}")
     labels = [table.pop(label).to_numpy() for table in tables]
     categories = _categories(tables[0])
-    columns = {name: tables[0][name].to_numpy().astype(str) for name in categories}
+    columns = [{name: table[name].to_numpy().astype(str) for name in categories} for table in tables]
     arrays = [
         _encoded(table[list(tables[0].columns)], categories, key)
         for table, (_, key) in zip(tables, _keys(paths), strict=True)
@@ -106,7 +106,7 @@ def _read_table(paths: list[Path], config: DataConfig) -> Raw:
     names: list[str] = []
     for column in tables[0].columns:
         names += [f"{column}={value}" for value in categories[column]] if column in categories else [column]
-    return _assembled(arrays, labels, tuple(names), columns)
+    return replace(_assembled(arrays, labels, tuple(names), columns[0]), test_columns=columns[1] if columns[1:] else {})
 
 
 def _table(path: Path) -> pd.DataFrame:

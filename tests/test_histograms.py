@@ -328,6 +328,13 @@ def test_estimates_are_unbiased_and_their_rms_error_is_the_stated_one(kind):
     assert np.linalg.norm((found - truth) / n, axis=1).mean() < how.rms_error(n)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_estimate_from_expected_counts_is_the_truth(kind):
+    how, truth = perturbation(kind, epsilon=0.7, values=4), np.array([50, 0, 30, 20])
+    expected = truth * how.p + (100 - truth) * how.q
+    assert estimate(expected, np.array([100]), plan_of([how]))[0] == pytest.approx(truth)
+
+
 @needs_jit
 def test_estimates_from_random_response_sum_to_the_number_of_reports():
     how = perturbation("random-response", epsilon=0.5, values=5)

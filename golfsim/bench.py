@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from golfsim.engine import Simulation
+from golfsim.histograms import Reports, collect, perturbation, plan_of
 from golfsim.protocol import find
 from golfsim.records import Rows
 from golfsim.scenario import Scenario
@@ -97,6 +98,15 @@ def published_numbers() -> Row:
     return {"name": "published numbers", "numbers/s": round(z.size / seconds)}
 
 
+def perturbed_bits(values: int) -> Row:
+    """Bits a second of perturbed one-hot strings of so many bits, drawn and counted on one thread."""
+    plan = plan_of([perturbation("pq", epsilon=1.0, values=values)])
+    peers = np.arange((1 << 22) // values, dtype=np.int32)
+    reports, accepted = Reports(peers, peers * 0, peers * 0, peers % values), np.ones(peers.size, np.bool_)
+    seconds = best_of(lambda: collect(np.uint64(1), 0, reports, accepted, plan))
+    return {"name": f"perturbed bits, strings of {values}", "bits/s": round(peers.size * values / seconds)}
+
+
 def measure(threads: int = 1) -> list[Row]:
     """All figures: the memory, the protocols at two sizes, the perturbation strategies."""
     uniform = {"name": "peers", "use": "uniform"}
@@ -105,7 +115,8 @@ def measure(threads: int = 1) -> list[Row]:
         rows.append(rate("Newscast, view 20", nodes, [NEWSCAST], threads))
         rows.append(rate("Golf + Pegasos, 57 features", nodes, [uniform, GOLF], threads))
         rows.append(rate("Golf + Pegasos over Newscast", nodes, [NEWSCAST, GOLF], threads))
-    return [*rows, noisy_updates(float("inf")), noisy_updates(2.0**35), sklearn_updates(), published_numbers()]
+    rows += [noisy_updates(float("inf")), noisy_updates(2.0**35), sklearn_updates(), published_numbers()]
+    return [*rows, perturbed_bits(16), perturbed_bits(256)]
 
 
 def table(rows: list[Row]) -> str:

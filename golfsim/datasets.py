@@ -43,6 +43,7 @@ class Dataset:
     classes: tuple[str, ...]
     digest: str
     columns: Mapping[str, NDArray[Any]]
+    test_columns: Mapping[str, NDArray[Any]]
 
 
 def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
@@ -58,6 +59,7 @@ def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
     if len(np.unique(raw.y[train])) < 2:
         raise UserError(f"the {len(train)} training records are all of one class", key="data.train", hint="take more")
     test_x, test_y = (raw.x, raw.y) if raw.test_x is None or raw.test_y is None else (raw.test_x, raw.test_y)
+    test_columns = raw.columns if raw.test_y is None else raw.test_columns
     steps = _steps(config, card, raw, train)
     return Dataset(
         name=config.set or Path(config.file or "").stem,
@@ -69,6 +71,7 @@ def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
         classes=raw.classes,
         digest=raw.digest(),
         columns={name: values[train] for name, values in raw.columns.items()},
+        test_columns={name: values[test] for name, values in test_columns.items()},
     )
 
 
@@ -301,8 +304,8 @@ def _adult(card: Card, adult: Card, number: Callable[[str, NDArray[Any]], tuple[
         blocks.append(block)
         features += names
     x = np.concatenate(blocks, axis=1, dtype=np.float32)
-    columns = {name: values[~is_test] for name, values in table.items()}
-    return Raw(x[~is_test], y[~is_test], tuple(features), card.classes, x[is_test], y[is_test], columns)
+    columns, test_columns = ({name: values[side] for name, values in table.items()} for side in (~is_test, is_test))
+    return Raw(x[~is_test], y[~is_test], tuple(features), card.classes, x[is_test], y[is_test], columns, test_columns)
 
 
 @functools.lru_cache(maxsize=1)

@@ -39,6 +39,7 @@ class Raw:
     test_x: NDArray[Any] | None = None
     test_y: NDArray[np.int32] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    test_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of test_x, where there is one
 
     def digest(self) -> str:
         """A hash of everything that was read."""
@@ -60,7 +61,9 @@ class Raw:
             folder.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(dir=folder))
             arrays = {"x": self.x, "y": self.y, "test_x": self.test_x, "test_y": self.test_y}
-            for name, array in (arrays | {f"column-{i}": a for i, a in enumerate(self.columns.values())}).items():
+            for side, columns in (("column", self.columns), ("test-column", self.test_columns)):
+                arrays |= {f"{side}-{i}": columns[name] for i, name in enumerate(self.columns) if name in columns}
+            for name, array in arrays.items():
                 if array is not None:
                     np.save(aside / f"{name}.npy", array, allow_pickle=False)
             names = {"features": self.features, "classes": self.classes, "columns": list(self.columns)}
@@ -79,9 +82,14 @@ class Raw:
             file = place / f"{name}.npy"
             return np.load(file, mmap_mode="r", allow_pickle=False) if file.exists() else None
 
-        columns = {name: array(f"column-{i}") for i, name in enumerate(names["columns"])}
-        sides = (array("test_x"), array("test_y"))
-        found = cls(array("x"), array("y"), tuple(names["features"]), tuple(names["classes"]), *sides, columns)
+        def columns(side: str) -> dict[str, Any]:
+            found = {name: array(f"{side}-{i}") for i, name in enumerate(names["columns"])}
+            return {name: values for name, values in found.items() if values is not None}
+
+        found = cls(
+            array("x"), array("y"), tuple(names["features"]), tuple(names["classes"]),
+            array("test_x"), array("test_y"), columns("column"), columns("test-column"),
+        )  # fmt: skip
         found.__dict__["_digest"] = place.name
         return found
 
@@ -139,7 +147,7 @@ def _read_table(paths: list[Path], config: DataConfig) -> Raw:
         _refuse("data.test_file", f"its columns differ from those of data.file: {', '.join(odd[:5])}")
     labels = [table.pop(label).to_numpy() for table in tables]
     categories = _categories(tables[0])
-    columns = {name: tables[0][name].to_numpy().astype(str) for name in categories}
+    columns = [{name: table[name].to_numpy().astype(str) for name in categories} for table in tables]
     arrays = [
         _encoded(table[list(tables[0].columns)], categories, key)
         for table, (_, key) in zip(tables, _keys(paths), strict=True)
@@ -147,7 +155,7 @@ def _read_table(paths: list[Path], config: DataConfig) -> Raw:
     names: list[str] = []
     for column in tables[0].columns:
         names += [f"{column}={value}" for value in categories[column]] if column in categories else [column]
-    return _assembled(arrays, labels, tuple(names), columns)
+    return replace(_assembled(arrays, labels, tuple(names), columns[0]), test_columns=columns[1] if columns[1:] else {})
 
 
 def _table(path: Path) -> pd.DataFrame:

@@ -9,6 +9,7 @@ O13 is Ormándi, Hegedűs & Jelasity, "Gossip learning with linear models on ful
 
 import copy
 import hashlib
+import itertools
 import math
 from fractions import Fraction
 from typing import NamedTuple
@@ -603,3 +604,97 @@ def tour(key, walker, start, hops, nodes):
     """The places start … start + hops − 1 of endless laps over all nodes, each lap in an order of its own."""
     places = range(start, start + hops)
     return [permutation(key, walker * 2**20 + place // nodes, nodes)[place % nodes] for place in places]
+
+
+# ------------------------------------------------------------------------------------------------ AnonML
+
+# Cyphers, "A system for privacy-preserving machine learning on personal data", 2017. A string takes 64 draws of its
+# peer for the value, then 64 for each word of 64 bits; the draws of a peer's reports are 2^32 apart.
+
+
+def bitwise_string(key, cycle, peer, number, value, values, p, q):
+    """A (p, q)-perturbed one-hot string (section 7.3.3): bit b is one where its own binary fraction is below q."""
+    k, bits = number * 2**32, []
+    for b in range(values):
+        if b == value:
+            bits.append(int(uniform(draw(key, cycle, peer, k)) < p))
+            continue
+        digits = [(draw(key, cycle, peer, k + 64 * (1 + b // 64) + r) >> (b % 64)) & 1 for r in range(64)]
+        bits.append(int(sum(Fraction(digit, 2 ** (r + 1)) for r, digit in enumerate(digits)) < Fraction(q)))
+    return bits
+
+
+def response_string(key, cycle, peer, number, value, values, epsilon):
+    """The one-hot string of the value that random response sends (section 7.3.1, with the right ε)."""
+    k = number * 2**32
+    sent = respond(draw(key, cycle, peer, k), draw(key, cycle, peer, k + 1), value, values, epsilon)
+    return [int(b == sent) for b in range(values)]
+
+
+def simplex_projection(v, total):
+    """The nearest non-negative vector of that sum: max(v − τ, 0), with τ found by bisection."""
+    low, high = min(v) - total, max(v)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if sum(max(x - middle, 0) for x in v) > total:
+            low = middle
+        else:
+            high = middle
+    return np.array([max(x - high, 0) for x in v])
+
+
+def median_search(groups, low, high, p, answers, as_published=False):
+    """Algorithm 1; groups are lists of values, answers(group, e) the noisy bits. Corrected unless as published."""
+    e = (high - low) / 2 if as_published else (high + low) / 2
+    step = (high - low) / 2
+    for group in groups:
+        share = sum(answers(group, e)) / len(group)
+        if not as_published:
+            share = (share - (1 - p)) / (2 * p - 1)
+        error = pq_error(p, 1 - p, 2) / math.sqrt(len(group))
+        step /= 2
+        if share - error > 0.5:
+            e += step
+        elif share + error < 0.5:
+            e -= step
+    return e
+
+
+def cell_number(values, label, alphabets, classes):
+    """The place of a combination in the list of all combinations, the last digit (the label) running fastest."""
+    everything = itertools.product(*(range(size) for size in (*alphabets, classes)))
+    return list(everything).index((*values, label))
+
+
+def logistic_minimum(x, y, weight, lam):
+    """The minimum of the weighted mean logistic loss + λ/2 |w|², by a general-purpose search; y is 0 or 1."""
+    from scipy.optimize import minimize
+
+    x, sign, weight = np.asarray(x, float), 2 * np.asarray(y) - 1, np.asarray(weight, float)
+
+    def loss(w):
+        return np.dot(weight, np.logaddexp(0, -sign * (x @ w))) / weight.sum() + lam / 2 * np.dot(w, w)
+
+    return minimize(loss, np.zeros(x.shape[1]), method="BFGS", options={"gtol": 1e-9}).x
+
+
+def folds(key, cycle, member, weights, number):
+    """The weight of each cell in each fold: every record of a cell (one more than whole ones) goes to a random one."""
+    out = np.zeros((number, len(weights)))
+    for c, weight in enumerate(weights):
+        records = math.ceil(weight)
+        for r in range(records):
+            out[below(draw(key, cycle, member, c * 2**32 + r), number), c] += weight / records
+    return out
+
+
+def ensemble_score(scores, votes):
+    """Σ s_i g_i − Σ s_i (1 − g_i) (section 6.2)."""
+    return sum(s * g for s, g in zip(scores, votes, strict=True)) - sum(
+        s * (1 - g) for s, g in zip(scores, votes, strict=True)
+    )
+
+
+def published_budget(features, label):
+    """Equation 7.4: features maps each feature to its list of ε, label has those of all histograms."""
+    return max(max(sum(costs) for costs in features.values()), sum(label))

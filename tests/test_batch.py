@@ -116,6 +116,18 @@ def test_data_is_read_once_and_mapped_into_the_workers(tmp_path, monkeypatch):
     assert (raw.features, raw.classes) == (plain.features, plain.classes)
 
 
+def test_what_is_laid_out_for_others_is_all_that_was_read(tmp_path):
+    plain = datasets._read(datasets.card_of("adult"), None, HERE)
+    again = type(plain).mapped(plain.laid_out(tmp_path))
+    for name in ("x", "y", "test_x", "test_y"):
+        assert (getattr(again, name) == getattr(plain, name)).all()
+    for name in ("columns", "test_columns"):
+        ours, theirs = getattr(again, name), getattr(plain, name)
+        assert list(ours) == list(theirs)
+        assert all((ours[column] == theirs[column]).all() for column in theirs)
+    assert len(plain.test_columns) == 14
+
+
 @pytest.mark.skipif(not JIT, reason="nothing is compiled")
 @pytest.mark.slow
 def test_the_second_worker_does_not_compile_again(tmp_path, monkeypatch):

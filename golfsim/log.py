@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 COLUMNS = ("run", "seed", "cycle", "layer", "metric", "value")
 LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
+NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
 
 
 class Log:
-    """The rows of one run, in memory until they are written."""
+    """The rows of one run, in memory until they are written; `note` is what every picture of them has to say."""
 
-    def __init__(self, run: int, seed: int) -> None:
+    def __init__(self, run: int, seed: int, note: str = "") -> None:
         self.run = run
         self.seed = seed
+        self.note = note
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
@@ -41,7 +43,7 @@ class Log:
 
     def frame(self) -> pd.DataFrame:
         """The rows as a DataFrame."""
-        return self._table().to_pandas()  # type: ignore[no-any-return]
+        return noted(self._table().to_pandas(), [self.note])
 
     def _table(self) -> Any:
         import pyarrow as pa
@@ -62,7 +64,8 @@ class Log:
         import pyarrow.parquet as pq
 
         folder.mkdir(parents=True, exist_ok=True)
-        table = self._table().replace_schema_metadata({"golfsim.scenario": scenario, "golfsim.seed": str(self.seed)})
+        about_log = {"golfsim.scenario": scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
+        table = self._table().replace_schema_metadata(about_log)
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
         write_whole(
             folder / ABOUT,
@@ -132,12 +135,13 @@ def _rows_of(file: Path) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
     try:
-        frame: pd.DataFrame = pq.read_table(file, columns=list(COLUMNS)).to_pandas()
+        table = pq.read_table(file, columns=list(COLUMNS))
+        frame: pd.DataFrame = table.to_pandas()
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: not a log of golfsim: {str(error).splitlines()[0]}") from None
     if list(frame.columns) != list(COLUMNS):
         raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(COLUMNS)}")
-    return frame
+    return noted(frame, [(table.schema.metadata or {}).get(NOTE.encode(), b"").decode()])
 
 
 def _point(folder: Path) -> dict[str, Any]:
@@ -147,6 +151,17 @@ def _point(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def noted(frame: pd.DataFrame, notes: Iterable[str]) -> pd.DataFrame:
+    """The frame with what every picture of it has to say: each note once."""
+    frame.attrs[NOTE] = "\n".join(dict.fromkeys(line for note in notes for line in note.splitlines()))
+    return frame
+
+
+def note_of(frame: pd.DataFrame) -> str:
+    """What every picture of the frame has to say, e.g. that its data are generated in place of others."""
+    return str(frame.attrs.get(NOTE, ""))
 
 
 def with_values(frame: pd.DataFrame, values: dict[str, Any]) -> pd.DataFrame:
@@ -162,6 +177,7 @@ def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     import pandas as pd
     from pandas.api.types import union_categoricals
 
+    notes = [note_of(frame) for frame in frames]
     frames = [frame for frame in frames if len(frame)] or frames[:1]  # where nobody ever was online there are no rows
     names = dict.fromkeys(str(name) for frame in frames for name in frame)
     columns: dict[str, Any] = {
@@ -171,7 +187,7 @@ def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     for name in extra:  # one value a frame; numbers, texts and nothing may stand side by side
         columns[name] = _one_a_frame(frames, name)
     whole = pd.concat([frame[["run", "seed", "cycle", "value"]] for frame in frames], ignore_index=True)
-    return whole.assign(**columns)[[*COLUMNS, *extra]]
+    return noted(whole.assign(**columns)[[*COLUMNS, *extra]], notes)
 
 
 def _one_a_frame(frames: list[pd.DataFrame], name: str) -> Any:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.errors import UserError, nearest
+from golfsim.errors import UserError, closest, nearest
 from golfsim.log import write_whole
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ Value = float | str | None
 """What a field of an event holds; None: nothing."""
 
 MEND = "mend it, or leave the event out"
+LONGEST = 40  # letters of a raw value that are shown
 WHOLE = 2.0**53  # whole numbers below are exact
 LATEST = 253402300800.0  # the year 10000, which ISO 8601 has no room for
 
@@ -58,7 +59,7 @@ class Field:
             raise UserError(f"field “{self.name}” is a {self.kind}", hint="a category, and it alone, has categories")
 
     def read(self, raw: object) -> Any:
-        """What is kept for a raw value; ValueError says what was expected instead."""
+        """What is kept for a raw value; ValueError if it is not what is `expected`."""
         if raw is not None and raw != "":
             return _READ[self.kind](self, raw)
         if not self.optional:
@@ -108,6 +109,7 @@ def _time(field: Field, raw: object) -> float:
 def _text(field: Field, raw: object) -> str:
     if isinstance(raw, bool) or not isinstance(raw, str | int):
         raise ValueError(field.expected)
+    str(raw).encode()  # half a surrogate pair, which JSON can spell, could never be written again
     return str(raw)
 
 
@@ -227,8 +229,8 @@ class Dataset:
         """The events whose field has that value."""
         try:
             kept = self.field(name).read(value)
-        except ValueError as expected:
-            raise UserError(f"field “{name}” is never “{value}”", hint=f"expected {expected}") from None
+        except ValueError:
+            raise UserError(f"“{name}” is never “{value}”", hint=f"expected {self.field(name).expected}") from None
         return self._taken(self[name] == kept)
 
     def split(self, name: str) -> Iterator[tuple[str, Dataset]]:
@@ -282,11 +284,17 @@ def _read(field: Field, raw: Mapping[str, object], where: str) -> Any:
     found = raw.get(field.name)
     try:
         return field.read(found)
-    except ValueError as expected:
-        what = "is missing" if found is None or found == "" else f"is “{found}”"
-        close = nearest(str(found), field.categories) if field.categories else ""
-        hint = f"expected {expected}: {close if close.startswith('did') else MEND}"
+    except ValueError:
+        what = "is missing" if found is None or found == "" else f"is “{_short(found)}”"
+        close = closest(str(found), field.categories)
+        hint = f"expected {field.expected}: {f'did you mean “{close}”?' if close else MEND}"
         raise UserError(f"{where}: “{field.name}” {what}", hint=hint) from None
+
+
+def _short(found: object) -> str:
+    """A raw value as far as it can be shown in a line."""
+    text = str(found).encode(errors="replace").decode()
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 # Raw source → events
@@ -376,7 +384,7 @@ class JsonLinesImporter(Importer):
             why = getattr(error, "msg", "nested too deeply, or a number too long")
             raise UserError(f"{where}: not JSON: {why}", hint=MEND) from None
         if not isinstance(found, dict):
-            raise UserError(f"{where}: {text.strip()[:40]}", hint='expected an object, e.g. {"student": "s1"}')
+            raise UserError(f"{where}: {_short(text.strip())}", hint='expected an object, e.g. {"student": "s1"}')
         return found
 
 
@@ -388,7 +396,7 @@ def write_csv(events: Dataset, path: str | Path, *, entity: str = "entity", time
 
     def write(aside: Path) -> None:
         with aside.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.writer(stream, lineterminator="\n")
+            writer = csv.writer(stream)
             writer.writerow([entity, time, *(field.name for field in events.fields)])
             writer.writerows(row.values() for row in _raw_rows(events, entity, time))
 

@@ -71,7 +71,8 @@ def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = No
         _explain(ax, frame["run"].nunique())
         if len(curves) > 1:
             _name_the_ends(ax)
-        ax.set_title(note_of(frame), loc="left", **NOTE_STYLE)
+        if note_of(frame):
+            ax.set_title(note_of(frame), loc="left", **NOTE_STYLE)
     return ax
 
 

@@ -372,7 +372,7 @@ class JsonLinesImporter(Importer):
 
     def rows(self, path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
         """Line number and members of each event, empty lines left out."""
-        with path.open(encoding="utf-8-sig", newline="\n") as stream:
+        with path.open(encoding="utf-8-sig") as stream:
             for line, text in enumerate(stream, 1):
                 if text.strip():
                     yield line, self._parsed(text, f"{path}, line {line}")

@@ -53,16 +53,16 @@ def test_events_lie_in_the_course_and_have_what_belongs_to_their_kind(events):
     assert (handed_in["problem"] // mooc.PROBLEMS == week).all(), "a problem is handed in during its own week"
 
 
-def shares(events, feature, least):
-    return np.array([feature(own) for own in events.each() if len(own) >= least])
-
-
 @pytest.mark.parametrize("feature", [mooc.night_share, mooc.weekend_share])
-def test_students_differ_in_their_hours_by_more_than_chance(events, feature):
-    found = shares(events, feature, 100)
-    chance = np.sqrt(found.mean() * (1 - found.mean()) / 100)
-    assert found.size > 200
-    assert found.std() > 2 * chance
+def test_students_have_hours_of_their_own_that_they_keep_to(events, feature):
+    pages = events.where("kind", "page")
+    odd = (pages.times - mooc.START) // mooc.WEEK % 2 == 1
+    busy = [
+        own for own in zip(pages._taken(odd).each(), pages._taken(~odd).each(), strict=True) if min(map(len, own)) > 30
+    ]
+    one, other = np.array([[feature(half) for half in own] for own in busy]).T
+    assert len(busy) > 100
+    assert np.corrcoef(one, other)[0, 1] > 0.4, "odd weeks tell nothing about even ones"
 
 
 def test_those_who_did_little_in_a_week_are_more_likely_to_be_gone_in_the_next(events):
@@ -133,7 +133,7 @@ def test_dropout_can_be_predicted_well_but_not_perfectly_as_the_card_says():
     data = get(3, train=4000, test=2000, scale=("minmax",))
     model = LogisticRegression(C=100, max_iter=2000).fit(data.x, data.y)
     assert 0.79 < roc_auc_score(data.test_y, model.predict_proba(data.test_x)[:, 1]) < 0.85
-    assert 0.33 < data.y.mean() < 0.39
+    assert 0.32 < data.y.mean() < 0.38
 
 
 # The set

@@ -191,15 +191,15 @@ def said(ax):
 @pytest.fixture(scope="module")
 def swept():
     """The log of a sweep over data sets, in which one is generated in place of another."""
-    return runner.run(scenario(sweep={"data.set": ["random", "mooc"], "seed": [1, 2]}))
+    return runner.run(scenario(sweep={"data.set": ["random", "mooc"], "cycles": [2, 3]}))
 
 
 @pytest.mark.parametrize(
     "draw",
     [
         figures.convergence,
-        lambda frame: figures.heatmap(frame, "data.set", "seed"),
-        lambda frame: figures.lines(frame, "seed", "data.set"),
+        lambda frame: figures.heatmap(frame, "data.set", "cycles"),
+        lambda frame: figures.lines(frame, "cycles", "data.set"),
     ],
 )
 def test_every_figure_says_that_the_course_is_generated(swept, draw):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from golfsim import readers
 from golfsim.errors import UserError
 from golfsim.fetch import Card, cache_folder, card_of, cards, complete, data_folder, folder_of, sha256
-from golfsim.generate import GENERATORS
+from golfsim.generate import FEATURES, GENERATORS
 from golfsim.readers import Raw
 from golfsim.settings import DataConfig
 
@@ -44,6 +44,7 @@ class Dataset:
     digest: str
     columns: Mapping[str, NDArray[Any]]
     test_columns: Mapping[str, NDArray[Any]]
+    note: str = ""  # what every picture of it has to say
 
 
 def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
@@ -72,6 +73,7 @@ def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
         digest=raw.digest(),
         columns={name: values[train] for name, values in raw.columns.items()},
         test_columns={name: values[test] for name, values in test_columns.items()},
+        note=card.note if card else "",
     )
 
 
@@ -187,7 +189,8 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int]:
         held_out = math.ceil(round(config.train * test / (1 - test), 6)) if test < 1 else _number(test, None)
         records = config.train + held_out
     x, y = GENERATORS[card.reader](records, _generator(seed, "generate"), card.details)
-    return Raw(x, y, tuple(f"x{column}" for column in range(x.shape[1])), card.classes), held_out
+    names = FEATURES.get(card.reader) or tuple(f"x{column}" for column in range(x.shape[1]))
+    return Raw(x, y, names, card.classes), held_out
 
 
 def _check(card: Card, raw: Raw) -> None:

@@ -28,6 +28,7 @@ class Description:
     counts: NDArray[np.int64]  # [nodes, classes], the user's numbering; no columns without data
     online: NDArray[np.int64]  # after each cycle
     came: NDArray[np.int64]  # nodes that came online in each cycle
+    note: str = ""  # what a picture of the data has to say
 
 
 def describe(scenario: Scenario) -> Description:
@@ -44,7 +45,7 @@ def describe(scenario: Scenario) -> Description:
         world.advance()
         online.append(world.order.size)
         came.append(world.came.size)
-    return Description(world.nodes, classes, counts, np.array(online), np.array(came))
+    return Description(world.nodes, classes, counts, np.array(online), np.array(came), simulation.log.note)
 
 
 def text(found: Description) -> str:
@@ -79,7 +80,7 @@ def draw(found: Description) -> Figure:
     """Classes of the nodes, records a node, and nodes online over time."""
     import matplotlib.pyplot as plt
 
-    from golfsim.report.figures import STYLE
+    from golfsim.report.figures import STYLE, say
 
     with plt.rc_context(STYLE):
         panels = 3 if found.classes else 1
@@ -90,6 +91,7 @@ def draw(found: Description) -> Figure:
         last = axes[0, -1]
         last.plot(np.arange(1, found.online.size + 1), found.online, color="C0", drawstyle="steps-mid")
         last.set(xlabel="cycle", ylabel="nodes online", ylim=(0, found.nodes * 1.05))
+        say(figure, found.note)
     return figure
 
 

@@ -54,7 +54,7 @@ class Simulation:
         self.features = data.features if data else ()
         test = TestSet(data.test_x, data.test_y, len(data.classes)) if data else None
         self.observer = Observer(scenario.observe, self.seed, scenario.cycles, test, self.raw)
-        self.log = Log(run, self.seed)
+        self.log = Log(run, self.seed, data.note if data else "")
         self.latest: dict[str, dict[str, float]] = {}
         for layer in self.layers.values():
             layer.setup(self.world)

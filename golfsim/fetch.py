@@ -58,6 +58,12 @@ class Card:
     files: tuple[Mapping[str, Any], ...]
     sources: tuple[Mapping[str, Any], ...]
     details: Mapping[str, Any]
+    stands_in_for: str = ""
+
+    @property
+    def note(self) -> str:
+        """What every picture of the set has to say: nothing, unless it stands in for data that cannot be had."""
+        return f"{self.name}: generated data in place of {self.stands_in_for}" if self.stands_in_for else ""
 
 
 def data_folder() -> Path:

@@ -1,4 +1,7 @@
-"""Data sets that are drawn afresh: `random` (Hegedűs & Jelasity 2017), `separable`, `inseparable` (Veldhuizen 2020)."""
+"""Data sets that are drawn afresh: `random` (Hegedűs & Jelasity 2017), `separable`, `inseparable` (Veldhuizen 2020).
+
+`mooc` has a module of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from golfsim import mooc
 
 Points = tuple[NDArray[np.float64], NDArray[np.int32]]
 
@@ -53,4 +58,8 @@ GENERATORS: dict[str, Callable[[int, np.random.Generator, Mapping[str, Any]], Po
     "random": two_gaussians,
     "separable": separable,
     "inseparable": inseparable,
+    "mooc": mooc.records,
 }
+
+FEATURES: dict[str, tuple[str, ...]] = {"mooc": mooc.FEATURIZER.names}
+"""Of the sets whose features have names of their own."""

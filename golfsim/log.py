@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 COLUMNS = ("run", "seed", "cycle", "layer", "metric", "value")
 LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
+NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
 
 
 class Log:
-    """The rows of one run, in memory until they are written."""
+    """The rows of one run, in memory until they are written; `note` is what every picture of them has to say."""
 
-    def __init__(self, run: int, seed: int) -> None:
+    def __init__(self, run: int, seed: int, note: str = "") -> None:
         self.run = run
         self.seed = seed
+        self.note = note
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
@@ -45,7 +47,7 @@ class Log:
 
     def frame(self) -> pd.DataFrame:
         """The rows as a DataFrame."""
-        return self._table().to_pandas()  # type: ignore[no-any-return]
+        return noted(self._table().to_pandas(), [self.note])
 
     def _table(self) -> Any:
         import pyarrow as pa
@@ -66,7 +68,8 @@ class Log:
         import pyarrow.parquet as pq
 
         folder.mkdir(parents=True, exist_ok=True)
-        table = self._table().replace_schema_metadata({"golfsim.scenario": scenario, "golfsim.seed": str(self.seed)})
+        about_log = {"golfsim.scenario": scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
+        table = self._table().replace_schema_metadata(about_log)
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
@@ -163,7 +166,7 @@ def frame_of(pieces: list[Piece]) -> pd.DataFrame:
     import pandas as pd
     import pyarrow as pa
 
-    tables = [_rows_of(piece.file) for piece in pieces]
+    tables, notes = zip(*(_rows_of(piece.file) for piece in pieces), strict=True)
     sizes = [table.num_rows for table in tables]
     whole: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     whole[["layer", "metric"]] = whole[["layer", "metric"]].astype("category")
@@ -174,7 +177,7 @@ def frame_of(pieces: list[Piece]) -> pd.DataFrame:
         else:  # numbers, texts and nothing may stand side by side
             codes, different = pd.factorize(pd.Series(values, dtype=object))
             whole[name] = pd.Categorical.from_codes(codes.repeat(sizes), different.infer_objects())
-    return whole
+    return noted(whole, notes)
 
 
 def _plain(value: Any) -> Any:
@@ -182,7 +185,8 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _rows_of(file: Path) -> Any:
+def _rows_of(file: Path) -> tuple[Any, str]:
+    """The rows of a log, and its note."""
     import pyarrow.parquet as pq
 
     try:
@@ -192,7 +196,8 @@ def _rows_of(file: Path) -> Any:
         raise UserError(f"{file}: not a log of golfsim: {str(error).splitlines()[0]}") from None
     if table.column_names != list(COLUMNS):
         raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(COLUMNS)}")
-    return table.replace_schema_metadata(None)
+    note = (table.schema.metadata or {}).get(NOTE.encode(), b"").decode()
+    return table.replace_schema_metadata(None), note
 
 
 def _point(folder: Path) -> dict[str, Any]:
@@ -202,3 +207,14 @@ def _point(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, AttributeError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def noted(frame: pd.DataFrame, notes: Iterable[str]) -> pd.DataFrame:
+    """The frame with what every picture of it has to say: each note once."""
+    frame.attrs[NOTE] = "\n".join(dict.fromkeys(line for note in notes for line in note.splitlines()))
+    return frame
+
+
+def note_of(frame: pd.DataFrame) -> str:
+    """What every picture of the frame has to say, e.g. that its data are generated in place of others."""
+    return str(frame.attrs.get(NOTE, ""))

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.errors import UserError, nearest
-from golfsim.log import COLUMNS
+from golfsim.log import COLUMNS, note_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from golfsim.settings import PlotConfig
 
@@ -27,6 +28,7 @@ STYLE: Any = {
 DASHES = ["-", "--", "-.", ":"]  # curves stay apart in grey print
 LABELS = {"error": "0-1 error on the test set", "voted_error": "0-1 error of the vote", "age": "updates of a model"}
 GREY = "0.35"
+NOTE_STYLE: Any = {"fontsize": "small", "color": GREY, "wrap": True}
 MOST_BANDS = 3
 LINE_HEIGHT = 0.055  # of a label, as a share of the axes
 
@@ -69,6 +71,8 @@ def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = No
         _explain(ax, frame["run"].nunique())
         if len(curves) > 1:
             _name_the_ends(ax)
+        if note_of(frame):
+            ax.set_title(note_of(frame), loc="left", **NOTE_STYLE)
     return ax
 
 
@@ -134,9 +138,9 @@ def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accurac
 
     parts = _facets(frame, [rows, columns])
     with plt.rc_context(STYLE):
-        axes = plt.subplots(1, len(parts), figsize=(0.6 + 3.3 * len(parts), 2.9), layout="constrained", squeeze=False)[
-            1
-        ]
+        figure, axes = plt.subplots(
+            1, len(parts), figsize=(0.6 + 3.3 * len(parts), 2.9), layout="constrained", squeeze=False
+        )
         for ax, (title, part) in zip(axes[0], parts, strict=True):
             means = last_means(part, metric, [rows, columns])
             table = means.pivot_table(index=rows, columns=columns, values="mean", observed=True, sort=False)
@@ -148,6 +152,7 @@ def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accurac
             ax.grid(visible=False)
             ax.set_yticklabels([_number(value) for value in table.index], rotation=0)
             ax.tick_params(axis="x", rotation=45)
+        say(figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 
 
@@ -175,7 +180,14 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
             ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False)
+        say(figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def say(figure: Figure, note: str) -> None:
+    """Above all panels, what a picture of these data has to say."""
+    if note:
+        figure.suptitle(note, x=0.01, ha="left", **NOTE_STYLE)
 
 
 def _number(value: Any) -> str:

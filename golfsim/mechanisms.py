@@ -38,7 +38,7 @@ def normal(first, second):
 def add_laplace(key, cycle, node, k, scale, out, row):
     """Add independent Laplace numbers to a row; they are draws k, k+1, … of (cycle, node)."""
     for f in range(out.shape[1]):
-        out[row, f] += np.float32(scale * laplace(draw(key, cycle, node, k + f)))
+        out[row, f] += out.dtype.type(scale * laplace(draw(key, cycle, node, k + f)))
 
 
 @leaf
@@ -55,7 +55,7 @@ def add_gamma_norm(key, cycle, node, k, scale, out, row):
     for f in range(features):
         h = k + 3 * f
         coordinate = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
-        out[row, f] += np.float32(factor * coordinate)
+        out[row, f] += out.dtype.type(factor * coordinate)
 
 
 @leaf

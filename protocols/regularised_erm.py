@@ -142,6 +142,8 @@ class RegularisedErmConfig(LayerConfig):
         plain = self.solver == "exact" and self.penalty == "l2"
         if self.solver != "exact" and self.penalty != "l2":
             raise ValueError("solver: the mini-batch descent has the penalty l2")
+        if self.penalty == "lasso" and self.loss != "logistic":
+            raise ValueError("penalty: Lasso goes with the logistic loss")
         if isinstance(self.lam, str) and not plain:
             raise ValueError("lambda: is chosen with the exact solver and the penalty l2 only; give a number")
         if (self.lam == "private") != (self.lambda_epsilon is not None):

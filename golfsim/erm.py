@@ -25,7 +25,7 @@ LOSSES = {"logistic": LOGISTIC, "huber": HUBER}
 LANES = 8  # records are padded to a multiple of this, features to half of it
 CHUNK = 512  # records whose part of the Hessian is summed up in single precision
 SAFE_RIDGE = 1e-5  # below, rounding of a single-precision Hessian is felt; it is then summed in double precision
-GOOD_RATE = 0.15  # a factorised Hessian that shrinks the gradient to this part or less is used once more
+GOOD_RATE = 0.3  # a factorised Hessian that shrinks the gradient to this part or less is used once more
 
 SGD_RATES = (1e-2, 1e-1, 1.0, 1e1, 1e2)  # the source's γ
 SGD_FOLDS = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,14 +113,20 @@ class Observer:
         return metrics
 
 
+@cache
+def _numpy_blas() -> Any:
+    """The handle on the library behind numpy's products; looking for it takes longer than a small product."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def predict(
     layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32], threads: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
     """Scores and votes of all test records, in fixed chunks with one BLAS thread each."""
-    from threadpoolctl import threadpool_limits
-
     parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
-    with threadpool_limits(1, "blas"):
+    with _numpy_blas().limit(limits=1, user_api="blas"):
         scores = in_threads(threads, lambda part: layer.scores(nodes, part), parts)
         votes = in_threads(threads, lambda part: layer.votes(nodes, part), parts)
     voted = [part for part in votes if part is not None]

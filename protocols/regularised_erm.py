@@ -99,7 +99,9 @@ class RegularisedErmConfig(LayerConfig):
     solver: Literal["exact", "as-published"] = Field(
         "exact", description="Newton’s method, or the mini-batch descent of Asplund & Frøystad (2015), not private"
     )
-    batch: int = Field(10, ge=1, description="records a step of the mini-batch descent; the source does not say")
+    batch: int = Field(
+        300, ge=1, description="records a step of the mini-batch descent; the source does not say, 300 gives its errors"
+    )
     penalty: Literal["l2", "lasso"] = Field("l2", description="Lasso as in Veldhuizen (2020) is not private")
     noise: Literal["none", "output", "objective"] = Field(
         "none", description="where the noise is: nowhere, in the model, or in the objective"

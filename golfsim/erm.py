@@ -723,7 +723,7 @@ def fit(
     def run(lo: int, hi: int) -> None:
         fit_nodes(nodes, lo, hi, rows, part, loss, ridge, term, solver.tolerance, solver.most, w, reached)
 
-    over_ranges(solver.threads, run, 0, nodes.size)
+    over_ranges(solver.threads, run, 0, nodes.size, smallest=1)
     _refuse_unsolved(nodes, reached, solver)
     return w.reshape(nodes.size, models, -1)
 
@@ -737,7 +737,7 @@ def fit_with_lasso(
     def run(lo: int, hi: int) -> None:
         fit_lasso(nodes, lo, hi, rows, loss, lam, solver.tolerance, solver.most, w, reached)
 
-    over_ranges(solver.threads, run, 0, nodes.size)
+    over_ranges(solver.threads, run, 0, nodes.size, smallest=1)
     _refuse_unsolved(nodes, reached, solver)
     return w.reshape(nodes.size, models, -1)
 
@@ -759,7 +759,7 @@ def fit_as_published(
     def run(lo: int, hi: int) -> None:
         fit_by_descent(nodes, lo, hi, rows, models, fold, rates, batch, lam, loss, w)
 
-    over_ranges(threads, run, 0, nodes.size)
+    over_ranges(threads, run, 0, nodes.size, smallest=1)
     return w.reshape(nodes.size, models, -1)
 
 
@@ -800,7 +800,7 @@ def best_lambda(
             reached[:, 0],
         )
 
-    over_ranges(solver.threads, run, 0, nodes.size)
+    over_ranges(solver.threads, run, 0, nodes.size, smallest=1)
     _refuse_unsolved(nodes, reached, solver)
     return np.asarray(falling[wrong.argmin(axis=1)])
 

@@ -105,11 +105,11 @@ def ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int6
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size), np.int64)
 
 
-def refuse_unfit(records: Records[Any], norm: str, layer: str) -> None:
+def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm") -> None:
     """Refuse records that noise cannot protect.
 
     Those longer than 1, since the sensitivity of every private strategy rests on that length; and those that are
-    published already.
+    published already. `key` is the layer's setting that asks for the length.
     """
     if isinstance(records, Published):
         raise UserError(
@@ -122,7 +122,7 @@ def refuse_unfit(records: Records[Any], norm: str, layer: str) -> None:
     if x.size and length.max() > 1 + ROUNDING / 2:
         raise UserError(
             f"the longest record has {norm.upper()} length {length.max():.6g}; the guarantee needs at most 1",
-            key=f"{layer}.norm",
+            key=f"{layer}.{key}",
             hint=f'add "{norm}" to scale in [data]',
         )
 

@@ -180,7 +180,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         config, rows = self.config, self.config.records.rows
         self._noisy = config.noise != "none"
         if self._noisy:
-            refuse_unfit(config.records, "l2", self.name)
+            refuse_unfit(config.records, "l2", self.name, "noise")
         if isinstance(config.lam, str) and rows.folded:
             raise UserError(
                 f"“{config.records.name}” has no labels to count mistakes with",

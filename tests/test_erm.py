@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import JIT, needs_jit
 
-from golfsim import erm, parallel, rng
+from golfsim import erm, rng
 from golfsim.erm import HUBER, LOGISTIC, Loss, Part, Solver
 from golfsim.errors import UserError
 from golfsim.records import Rows
@@ -137,8 +137,7 @@ def test_a_fit_that_does_not_get_there_is_an_error_that_names_the_node(rng):
     assert "raise the tolerance" in str(caught.value)
 
 
-def test_any_number_of_threads_gives_the_same_bits(rng, monkeypatch):
-    monkeypatch.setattr(parallel, "SMALLEST_SHARE", 2)
+def test_any_number_of_threads_gives_the_same_bits(rng):
     rows = problem(rng, list(range(1, 14)), 5, classes=3)
     nodes, lam = everybody(rows)[::-1].copy(), np.full(13, 0.01)
     for kind in KINDS.values():

@@ -9,12 +9,12 @@ from helpers import ALPHA, HERE, finished, learning_tree, needs_jit, p_of_chi_sq
 from scipy import stats
 
 from golfsim import erm, rng
+from golfsim.errors import UserError
 from golfsim.problems import ScenarioError
 from golfsim.runner import guarantees
 from golfsim.scenario import Scenario
 from protocols.regularised_erm import exponential_choice, objective_2008, objective_2011
 
-USE = "../protocols/regularised_erm.py:RegularisedErm"
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l2"]}
 OUTPUT = {"noise": "output", "epsilon": 2.0}
 OBJECTIVE = {"noise": "objective", "epsilon": 2.0}
@@ -23,7 +23,7 @@ PUBLISHED = {"rule": "as-published"}
 
 def table(number=20, records=2, data=None, **keys):
     """A scenario of nodes that fit their records; `keys` are those of the layer."""
-    layer = {"name": "local", "use": USE, "lambda": 0.1} | keys
+    layer = {"name": "local", "use": "regularised_erm", "lambda": 0.1} | keys
     source = (data or DATA) | {"train": number * records}
     return learning_tree(layer, number=number, nodes={"records": records}, data=source, cycles=1)
 
@@ -290,12 +290,12 @@ def test_records_that_several_nodes_hold_are_charged_at_each():
 
 def test_records_that_are_too_long_or_published_already_are_refused_with_noise():
     long = DATA | {"scale": ["minmax", "bias"]}
-    with pytest.raises(Exception, match="L2 length"):
+    with pytest.raises(UserError, match=r"local\.noise: the longest record has L2 length"):
         finished(table(data=long, **OUTPUT))
     tree = table(records=2, **OUTPUT)
     tree["protocol"].insert(0, {"name": "noisy", "use": "data_perturbation", "epsilon": 1.0, "norm": "l2"})
     tree["protocol"][1]["records"] = "noisy"
-    with pytest.raises(Exception, match="published already"):
+    with pytest.raises(UserError, match="published already"):
         finished(tree)
 
 
@@ -485,5 +485,5 @@ def test_lambda_has_no_default():
 
 
 def test_a_fit_that_fails_is_told_with_the_layers_key():
-    with pytest.raises(Exception, match=r"local\.tolerance: the fit of node"):
+    with pytest.raises(UserError, match=r"local\.tolerance: the fit of node"):
         finished(table(tolerance=1e-30))

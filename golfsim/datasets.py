@@ -28,6 +28,7 @@ __all__ = ["Card", "Dataset", "cards", "load"]
 Rows = NDArray[np.int64]
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 CHUNK = 4096  # records that are scaled at a time
+BIAS = "1"  # the name of the feature that is always 1
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,22 @@ class Dataset:
     note: str = ""  # what every picture of it has to say
 
 
-def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
+def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
     """Read, split and scale what `[data]` describes; `folder` is the scenario file's.
 
-    The split (and what is generated) is a function of `test_seed`, or else of `seed`, alone.
+    The split (and what is generated) is a function of `test_seed`, or else of `seed`, alone. With `folds` the runs of
+    one shuffling have a seed in common, that of the first run and the number of the shuffling.
     """
-    seed = seed if config.test_seed is None else config.test_seed
+    shuffling, fold = divmod(run - 1, config.folds or 1)
+    common = seed - (run - 1) + shuffling if config.folds else seed
+    seed = common if config.test_seed is None else config.test_seed
     card = card_of(config.set) if config.set is not None else None
     raw, held_out = _from_card(card, config, seed, folder) if card else _from_file(config, folder)
     overlap = card is not None and _has_repeats(card) and config.split == "as-published"
-    train, test = _split(raw, config, held_out, overlap, _generator(seed, "split"))
+    if config.folds:
+        train, test = _folded(raw, config, overlap, fold, _generator(seed, f"shuffling {shuffling}"))
+    else:
+        train, test = _split(raw, config, held_out, overlap, _generator(seed, "split"))
     if len(np.unique(raw.y[train])) < 2:
         raise UserError(f"the {len(train)} training records are all of one class", key="data.train", hint="take more")
     test_x, test_y = (raw.x, raw.y) if raw.test_x is None or raw.test_y is None else (raw.test_x, raw.test_y)
@@ -68,7 +75,7 @@ def load(config: DataConfig, seed: int, folder: Path) -> Dataset:
         y=raw.y[train],
         test_x=_scaled(test_x, test, steps),
         test_y=test_y[test],
-        features=raw.features,
+        features=(*raw.features, *(BIAS for name in config.scale if name == "bias")),
         classes=raw.classes,
         digest=raw.digest(),
         columns={name: values[train] for name, values in raw.columns.items()},
@@ -169,11 +176,11 @@ def _from_file(config: DataConfig, folder: Path) -> tuple[Raw, int | float | Non
     if config.split == "as-published":
         raise UserError("a file of your own has no published split", key="data.split", hint="leave split out")
     raw = _read(None, config, folder)
-    if raw.test_x is None and config.test is None:
+    if raw.test_x is None and config.test is None and config.folds is None:
         raise UserError(
             "nothing says which records are for testing",
             key="data.test",
-            hint="test = 0.2 holds out a fifth; or test_file",
+            hint="test = 0.2 holds out a fifth; or test_file, or folds",
         )
     return raw, config.test
 
@@ -182,15 +189,23 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int]:
     """Draw as many points as are wanted for training and testing together."""
     test = config.test if config.test is not None else card.held_out
     assert test is not None
-    if config.train is None:
+    if config.train is None or config.folds:
         records = card.records
         held_out = _number(test, records)
     else:
         held_out = math.ceil(round(config.train * test / (1 - test), 6)) if test < 1 else _number(test, None)
         records = config.train + held_out
+    return _drawn(card.name, records, seed), held_out
+
+
+@functools.lru_cache(maxsize=4)
+def _drawn(name: str, records: int, seed: int) -> Raw:
+    """Points of a generated set; kept, since runs that share a seed share the points."""
+    card = card_of(name)
     x, y = GENERATORS[card.reader](records, _generator(seed, "generate"), card.details)
-    names = FEATURES.get(card.reader) or tuple(f"x{column}" for column in range(x.shape[1]))
-    return Raw(x, y, names, card.classes), held_out
+    for array in (x, y):
+        array.setflags(write=False)
+    return Raw(x, y, FEATURES.get(card.reader) or tuple(f"x{column}" for column in range(x.shape[1])), card.classes)
 
 
 def _check(card: Card, raw: Raw) -> None:
@@ -359,6 +374,19 @@ def _split(
     return _kept(order[number:], config.train), np.sort(order[:number])
 
 
+def _folded(raw: Raw, config: DataConfig, overlap: bool, fold: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """Rows for training, in random order, and those of one fold for testing."""
+    folds = config.folds or 1
+    if raw.test_y is not None or overlap:
+        own = "the published split has" if overlap else "this set has"
+        raise UserError(f"{own} test records of its own", key="data.folds", hint="leave folds out")
+    if len(raw.y) < folds:
+        raise UserError(f"{len(raw.y)} records make no {folds} folds", key="data.folds", hint="take fewer folds")
+    parts = np.array_split(rng.permutation(len(raw.y)), folds)
+    rest = np.concatenate([part for number, part in enumerate(parts) if number != fold])
+    return _kept(rest, config.train), np.sort(parts[fold])
+
+
 def _number(test: int | float, records: int | None, spare: int = 1) -> int:
     """A number or share of `records` that leaves at least `spare` of them over."""
     number = math.ceil(round(test * records, 6)) if test < 1 and records is not None else int(test)
@@ -390,8 +418,10 @@ def _steps(config: DataConfig, card: Card | None, raw: Raw, train: Rows) -> list
     steps: list[Step] = []
     for position, name in enumerate(config.scale):
         if name != "minmax":
-            steps.append(_LENGTHS[name])
+            steps.append(_with_bias if name == "bias" else _LENGTHS[name])
             continue
+        if "bias" in config.scale[:position]:
+            raise UserError("minmax would make the bias 0", key="data.scale", hint="put bias after minmax")
         if config.bounds == "public" and position:
             raise UserError(
                 "public bounds are those of the features as they come", key="data.scale", hint="put minmax first"
@@ -420,7 +450,8 @@ def _seen(x: NDArray[Any], train: Rows, steps: list[Step]) -> Bounds:
 
 
 def _scaled(x: NDArray[Any], rows: Rows, steps: list[Step]) -> NDArray[np.float32]:
-    out = np.empty((len(rows), x.shape[1]), dtype=np.float32)
+    width = x.shape[1] + steps.count(_with_bias)
+    out = np.empty((len(rows), width), dtype=np.float32)
     for place, part in _in_chunks(x, rows, steps):
         out[place] = part
     return out
@@ -442,6 +473,10 @@ def _minmax(bounds: Bounds) -> Step:
     return lambda x: np.clip((x - low) / width, 0, 1)
 
 
+def _with_bias(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.column_stack((x, np.ones(len(x))))
+
+
 def _divided(x: NDArray[np.float64], length: NDArray[np.float64]) -> NDArray[np.float64]:
     return x / np.where(length > 0, length, 1)[:, None]
 
@@ -455,4 +490,4 @@ _LENGTHS: dict[str, Step] = {
 
 def to_length(x: NDArray[np.float32], config: DataConfig) -> NDArray[np.float32]:
     """Records that were changed after scaling, brought to the length that `[data]` asks for again."""
-    return _scaled(x, np.arange(len(x)), [_LENGTHS[name] for name in config.scale if name != "minmax"])
+    return _scaled(x, np.arange(len(x)), [_LENGTHS[name] for name in config.scale if name in _LENGTHS])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from golfsim import datasets
+from golfsim.errors import UserError
 from golfsim.log import Log
 from golfsim.observers import Observer, TestSet
 from golfsim.placement import FeatureSkewSplit, Placement, place, skewed
@@ -35,7 +36,7 @@ class Simulation:
         self.run = run
         self.seed = scenario.seed + run - 1
         self.finished = False
-        data = datasets.load(scenario.data, self.seed, scenario.folder) if scenario.data else None
+        data = datasets.load(scenario.data, self.seed, scenario.folder, run) if scenario.data else None
         placement = place(scenario.nodes, data.y, data.classes, data.columns, self.seed) if data else None
         names = [str(table["name"]) for table in scenario.protocol]
         self.world = World(
@@ -66,6 +67,9 @@ class Simulation:
         if isinstance(config.split, FeatureSkewSplit):
             group = np.repeat(placement.group, placement.counts)
             assert self.scenario.data is not None
+            if "bias" in self.scenario.data.scale:
+                what = "features are skewed after scaling, and a bias that varies is none"
+                raise UserError(what, key="nodes.split", hint="leave “bias” out of scale in [data]")
             x = datasets.to_length(skewed(x, config.split, group, self.seed), self.scenario.data)
         return Raw(
             x,

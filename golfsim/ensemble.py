@@ -19,8 +19,8 @@ NUDGE = 1e-5  # decides ties, and no more: far below the weight of one vote amon
 def vote(w: Numbers, weight: Numbers, x: Numbers, tie: Tie, key: np.uint64) -> Numbers:
     """The weighted majority of models w [models of all nodes, linear, features] as scores [records, nodes, linear].
 
-    `weight` [nodes, models of all nodes] says who asks whom; a node without any weight has no opinion: 0. What counts is
-    each model's class, but its score decides between records with equal votes, and, by the rule "score", ties.
+    `weight` [nodes, models of all nodes] says who asks whom; a node without any weight has no opinion: 0. What counts
+    is each model's class, but its score decides between records with equal votes, and, by the rule "score", ties.
     """
     raw = score(w, x)  # [records, all models, linear]
     whole = weight.sum(axis=1)
@@ -40,7 +40,7 @@ def ballot(raw: Numbers) -> Numbers:
     if raw.shape[-1] == 1:
         return np.where(raw >= 0, np.float32(1), np.float32(-1))
     chosen = classify(raw)[..., None]
-    return (np.arange(raw.shape[-1]) == chosen).astype(np.float32)
+    return np.asarray(np.arange(raw.shape[-1]) == chosen, np.float32)
 
 
 def _preference(votes: Numbers, lean: Numbers, x: Numbers, tie: Tie, key: np.uint64) -> Numbers:
@@ -50,8 +50,9 @@ def _preference(votes: Numbers, lean: Numbers, x: Numbers, tie: Tie, key: np.uin
         return lean
     if tie == "random":
         chance = rng.uniform(key, _fingerprint(x))[:, None, None]
-        return np.where(chance < 0.5, -1.0, 1.0) if linear == 1 else (np.arange(linear) / linear + chance) % 1
-    rising = np.arange(1, linear + 1) / linear
+        turned = (np.arange(linear) / linear + chance) % 1
+        return np.where(chance < 0.5, -1.0, 1.0) if linear == 1 else np.asarray(turned)
+    rising: Numbers = np.arange(1, linear + 1) / linear
     return rising if tie == "last" else -rising
 
 

@@ -30,9 +30,9 @@ class Learner(Protocol[C]):
         """How many updates each node's model has seen."""
         raise NotImplementedError
 
-    def votes(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.int32] | None:
-        """The class that each node's remembered models vote for, [records, nodes]; None without such a memory."""
-        return None
+    def others(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> dict[str, NDArray[np.int32]]:
+        """Classes [records, nodes] that nodes could predict in other ways, by name; −1 where a node cannot."""
+        return {}
 
 
 def classify(scores: NDArray[np.float32]) -> NDArray[np.int32]:

@@ -90,9 +90,9 @@ class Ledger(Stateful):
         share = 1 - 0.5**self.visits if self._halving else self.visits / self._allowed
         return np.asarray(self._epsilon * share)
 
-    def metrics(self) -> dict[str, float]:
-        """Mean and largest ε spent, and the share of records that may not be used any more."""
-        spent = self.spent()
+    def metrics(self, besides: NDArray[np.float64] | None = None) -> dict[str, float]:
+        """Mean and largest ε spent (and `besides`), and the share of records that may not be used any more."""
+        spent = self.spent() if besides is None else self.spent() + besides
         if not spent.size:
             return {}
         exhausted = float((self.visits >= self._allowed).mean())

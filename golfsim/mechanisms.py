@@ -38,7 +38,7 @@ def normal(first, second):
 def add_laplace(key, cycle, node, k, scale, out, row):
     """Add independent Laplace numbers to a row; they are draws k, k+1, … of (cycle, node)."""
     for f in range(out.shape[1]):
-        out[row, f] += np.float32(scale * laplace(draw(key, cycle, node, k + f)))
+        out[row, f] += out.dtype.type(scale * laplace(draw(key, cycle, node, k + f)))
 
 
 @leaf
@@ -55,7 +55,38 @@ def add_gamma_norm(key, cycle, node, k, scale, out, row):
     for f in range(features):
         h = k + 3 * f
         coordinate = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
-        out[row, f] += np.float32(factor * coordinate)
+        out[row, f] += out.dtype.type(factor * coordinate)
+
+
+@leaf
+def gamma(key, cycle, node, k, shape):
+    """A Gamma number of scale 1 (Marsaglia & Tsang 2000); it takes draws k, k+1, … , fewer than 64 of them."""
+    small = shape < 1
+    d = (shape + 1 if small else shape) - 1 / 3
+    value = d
+    for attempt in range(20):
+        h = k + 1 + 3 * attempt
+        z = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
+        v = (1 + z / np.sqrt(9 * d)) ** 3
+        if v > 0 and np.log(unit(draw(key, cycle, node, h + 2))) < z * z / 2 + d - d * v + d * np.log(v):
+            value = d * v
+            break
+    return value * unit(draw(key, cycle, node, k)) ** (1 / shape) if small else value
+
+
+@leaf
+def add_share_of_gamma_norm(key, cycle, node, k, scale, shares, out, row):
+    """Add one of several shares whose sum has a uniform direction and a Gamma(d, scale) length; see `gamma` for draws.
+
+    Noise of density ∝ exp(−‖x‖/s) is √(2s²G)·N(0, I) with G ~ Gamma((d+1)/2), and Gamma numbers can be divided.
+    """
+    features = out.shape[1]
+    mixed = gamma(key, cycle, node, k, (features + 1) / (2 * shares))
+    factor = scale * np.sqrt(2 * mixed)
+    for f in range(features):
+        h = k + 64 + 2 * f
+        coordinate = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
+        out[row, f] += out.dtype.type(factor * coordinate)
 
 
 @leaf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from golfsim.world import World
 
 Metrics = dict[str, float]
+FALSE_POSITIVES = np.linspace(0, 1, 21)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 POINTS_A_DECADE = 20
 CHUNK = 1024  # test records a matrix product; fixed, since a product's last bits depend on its shape
@@ -99,31 +101,54 @@ class Observer:
         return holders if isinstance(wanted, str) else rng.sample(self._key, world.cycle, holders, wanted)
 
     def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
-        scores, votes = predict(layer, nodes, test.x, world.threads)
+        scores, others = predict(layer, nodes, test.x, world.threads)
         predicted = classify(scores)
         error = (predicted != test.y[:, None]).mean(axis=0)
         metrics = summary("error", error) | summary("accuracy", 1 - error) | summary("age", layer.ages(nodes))
-        if votes is not None:
-            metrics |= summary("voted_error", (votes != test.y[:, None]).mean(axis=0))
+        for name, classes in others.items():
+            able = (classes >= 0).all(axis=0)
+            if able.any():
+                metrics |= summary(f"{name}_error", (classes[:, able] != test.y[:, None]).mean(axis=0))
         if "auc" in self._config.metrics:
             metrics |= summary("auc", auc(scores, test.y))
         if "f1" in self._config.metrics:
             metrics |= summary("f1", f1(predicted, test.y, test.classes))
-        return metrics
+        return metrics | self._of_one_node(world, nodes, scores, predicted, test)
+
+    def _of_one_node(
+        self, world: World, nodes: NDArray[np.int32], scores: Any, predicted: Any, test: TestSet
+    ) -> Metrics:
+        """Confusion matrix and ROC curve of the node that the scenario names, or of the first one."""
+        wanted = self._config.node
+        places = np.flatnonzero(world.label[nodes] == wanted) if wanted is not None else np.arange(1)
+        if places.size == 0:
+            return {}
+        place = places[0]
+        found: Metrics = {}
+        if "confusion" in self._config.metrics:
+            found |= confusion(predicted[:, place], test.y, test.classes)
+        if "roc" in self._config.metrics and test.classes == 2:
+            found |= roc(scores[:, place, 0], test.y)
+        return found
+
+
+@cache
+def _numpy_blas() -> Any:
+    """The handle on the library behind numpy's products; looking for it takes longer than a small product."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def predict(
     layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32], threads: int
-) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
-    """Scores and votes of all test records, in fixed chunks with one BLAS thread each."""
-    from threadpoolctl import threadpool_limits
-
+) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int32]]]:
+    """Scores of all test records, and classes predicted in other ways, in fixed chunks with one BLAS thread each."""
     parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
-    with threadpool_limits(1, "blas"):
+    with _numpy_blas().limit(limits=1, user_api="blas"):
         scores = in_threads(threads, lambda part: layer.scores(nodes, part), parts)
-        votes = in_threads(threads, lambda part: layer.votes(nodes, part), parts)
-    voted = [part for part in votes if part is not None]
-    return np.concatenate(scores), np.concatenate(voted) if voted else None
+        others = in_threads(threads, lambda part: layer.others(nodes, part), parts)
+    return np.concatenate(scores), {name: np.concatenate([part[name] for part in others]) for name in others[0]}
 
 
 def summary(name: str, values: NDArray[Any]) -> Metrics:
@@ -146,6 +171,25 @@ def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64
         if pairs:
             areas.append((ranks - positive.sum() * (positive.sum() + 1) / 2) / pairs)
     return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
+
+
+def confusion(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> Metrics:
+    """How many test records of each class are predicted to be of each."""
+    counts = np.zeros((classes, classes), np.int64)
+    np.add.at(counts, (y, predicted), 1)
+    return {f"confusion.actual_{a}.predicted_{p}": float(counts[a, p]) for a in range(classes) for p in range(classes)}
+
+
+def roc(scores: NDArray[Any], y: NDArray[np.int32]) -> Metrics:
+    """The share of true positives for each of some shares of false positives, on the line between thresholds."""
+    falling = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[falling]) != 0, True)  # of records with the same score
+    hits = np.append(0, np.cumsum(y[falling] == 1)[last])
+    misses = np.append(0, np.cumsum(y[falling] != 1)[last])
+    if not (hits[-1] and misses[-1]):
+        return {}
+    found = np.interp(FALSE_POSITIVES, misses / misses[-1], hits / hits[-1])
+    return {f"roc.at_{share:.2f}": float(value) for share, value in zip(FALSE_POSITIVES, found, strict=True)}
 
 
 def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:

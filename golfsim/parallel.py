@@ -31,9 +31,11 @@ def in_threads(threads: int, function: Callable[[T], R], items: Iterable[T]) -> 
     return list(_pool(threads).map(function, items))
 
 
-def over_ranges(threads: int, run: Callable[[int, int], Any], start: int, stop: int) -> None:
-    """`run(lo, hi)` over parts of start … stop−1 that do not touch each other."""
-    shares = min(threads, max(1, (stop - start) // SMALLEST_SHARE))
+def over_ranges(
+    threads: int, run: Callable[[int, int], Any], start: int, stop: int, smallest: int | None = None
+) -> None:
+    """`run(lo, hi)` over parts of start … stop−1 that do not touch each other; `smallest`: where each is much work."""
+    shares = min(threads, max(1, (stop - start) // (smallest or SMALLEST_SHARE)))
     edges = [start + (stop - start) * share // shares for share in range(shares + 1)]
     in_threads(min(threads, shares), lambda part: run(*part), list(pairwise(edges)))
 

@@ -121,6 +121,10 @@ class Protocol(Stateful, Generic[C]):
         """Metrics of this layer's own, by name."""
         return {}
 
+    def times(self) -> dict[str, float]:
+        """Seconds that parts of its work took, for `run.json`: no time may stand in the log."""
+        return {}
+
 
 @cache
 def installed() -> dict[str, metadata.EntryPoint]:

@@ -105,11 +105,18 @@ def ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int6
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size), np.int64)
 
 
-def refuse_unfit(records: Records[Any], norm: str, layer: str) -> None:
+def longest(records: Records[Any], norm: str) -> float:
+    """The length of the longest record, and 1 at the least."""
+    x = records.rows.x
+    length = np.abs(x).sum(axis=1) if norm == "l1" else np.sqrt(np.einsum("rf,rf->r", x, x))
+    return max(1.0, float(length.max(initial=0.0)))
+
+
+def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm") -> None:
     """Refuse records that noise cannot protect.
 
     Those longer than 1, since the sensitivity of every private strategy rests on that length; and those that are
-    published already.
+    published already. `key` is the layer's setting that asks for the length.
     """
     if isinstance(records, Published):
         raise UserError(
@@ -117,12 +124,11 @@ def refuse_unfit(records: Records[Any], norm: str, layer: str) -> None:
             key=f"{layer}.records",
             hint='protect "raw", or learn from the published records without noise',
         )
-    x = records.rows.x
-    length = np.abs(x).sum(axis=1) if norm == "l1" else np.sqrt(np.einsum("rf,rf->r", x, x))
-    if x.size and length.max() > 1 + ROUNDING / 2:
+    length = longest(records, norm)
+    if length > 1 + ROUNDING / 2:
         raise UserError(
-            f"the longest record has {norm.upper()} length {length.max():.6g}; the guarantee needs at most 1",
-            key=f"{layer}.norm",
+            f"the longest record has {norm.upper()} length {length:.6g}; the guarantee needs at most 1",
+            key=f"{layer}.{key}",
             hint=f'add "{norm}" to scale in [data]',
         )
 

@@ -258,6 +258,10 @@ def together(parts: list[Guarantee]) -> Guarantee:
     return Guarantee(sum(part.epsilon or 0.0 for part in parts), parts[0].unit)
 
 
+def _of_layers(simulation: Simulation) -> dict[str, float]:
+    return {f"{n}.{part}": seconds for n, layer in simulation.layers.items() for part, seconds in layer.times().items()}
+
+
 def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: dict[str, float]) -> None:
     """Write log, scenario and `run.json`; `outcome` is the run's status and what went wrong."""
     scenario = simulation.scenario
@@ -273,7 +277,7 @@ def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: di
         "scenario_file": scenario.file,
         "data_sha256": simulation.data_digest,
         "guarantees": guarantees(simulation),
-        "times": {name: round(seconds, 3) for name, seconds in times.items()},
+        "times": {name: round(seconds, 3) for name, seconds in (times | _of_layers(simulation)).items()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     try:

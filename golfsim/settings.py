@@ -34,8 +34,16 @@ class DataConfig(Settings):
     test_seed: int | None = Field(
         None, ge=0, description="seed of the split, the same in all runs; default: each run splits by its own seed"
     )
-    scale: tuple[Literal["minmax", "l1", "l2", "clip-l2"], ...] = Field(
-        (), description="steps in order: features to [0, 1]; records to L1 or L2 length 1, or clipped to L2 length 1"
+    folds: int | None = Field(
+        None,
+        ge=2,
+        description="cross-validation instead of `test`: so many runs after each other hold out one fold each, then "
+        "the records are shuffled anew",
+    )
+    scale: tuple[Literal["minmax", "l1", "l2", "clip-l2", "bias"], ...] = Field(
+        (),
+        description="steps in order: features to [0, 1]; records to L1 or L2 length 1, or clipped to L2 length 1; "
+        "“bias” appends a feature that is always 1",
     )
     bounds: Literal["public", "train"] = Field(
         "public", description="where min-max takes its bounds: the card (values clipped), or the training set"
@@ -45,6 +53,15 @@ class DataConfig(Settings):
     def _one_source(self) -> DataConfig:
         if (self.set is None) == (self.file is None):
             raise ValueError("expected either “set” or “file”")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way_to_test(self) -> DataConfig:
+        for key in ("test", "test_file"):
+            if self.folds is not None and getattr(self, key) is not None:
+                raise ValueError(f"folds: says which records are for testing; leave out either it or “{key}”")
+        if self.scale.count("bias") > 1:
+            raise ValueError("scale: one “bias” is enough")
         return self
 
 
@@ -57,7 +74,12 @@ class ObserveConfig(Settings):
     nodes: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
         100, description="how many online nodes are drawn each time to predict the test set"
     )
-    metrics: tuple[Literal["auc", "f1"], ...] = Field((), description="measured besides error and accuracy")
+    metrics: tuple[Literal["auc", "f1", "confusion", "roc"], ...] = Field(
+        (), description="measured besides error and accuracy; confusion matrix and ROC curve of one node"
+    )
+    node: int | None = Field(
+        None, ge=0, description="the number of the node of confusion matrix and ROC curve; default: the first measured"
+    )
     attacks: tuple[Literal["label", "membership"], ...] = Field(
         (), description="tried each time: guess labels from what was published; tell training records from others"
     )

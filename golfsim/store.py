@@ -79,7 +79,8 @@ def plan(points: Iterable[Point]) -> list[Planned]:
         content = content_of(point.scenario)
         for run in range(1, point.scenario.runs + 1):
             seed = point.scenario.seed + run - 1
-            number = run if getattr(point.scenario.data, "folds", None) else 0  # then a run's number matters too
+            folds = point.scenario.data is not None and point.scenario.data.folds
+            number = run if folds else 0  # which fold a run holds out depends on its number, and not on its seed alone
             found.append(Planned(point, run, seed, _sha256(f"{content}\n{seed}\n{number}")))
     return found
 

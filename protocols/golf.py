@@ -343,10 +343,12 @@ class Golf(Descent[GolfConfig]):
         """What was spent, where gradients are perturbed."""
         return super().observe(world) | self.ledger.metrics()
 
-    def votes(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.int32] | None:
-        """The majority of the remembered models; a tie goes to class 1 of two, else to the lowest class."""
-        if not self.config.cache:
-            return None
+    def others(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> dict[str, NDArray[np.int32]]:
+        """The majority of the remembered models, if there are any."""
+        return {"voted": self._voted(nodes, x)} if self.config.cache else {}
+
+    def _voted(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.int32]:
+        """A tie goes to class 1 of two, else to the lowest class."""
         models = self.config.records.models
         total = np.zeros((len(x), nodes.size, max(models, 2)), np.int32)
         for place in range(self.config.cache):

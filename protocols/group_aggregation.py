@@ -26,7 +26,7 @@ from golfsim.mechanisms import ROUNDING, Guarantee, add_gamma_norm, add_laplace,
 from golfsim.memory import available, readable
 from golfsim.overlay import Overlay
 from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import refuse_unfit
+from golfsim.records import longest, refuse_unfit
 from golfsim.rng import below, draw, unit
 from protocols.regularised_erm import RegularisedErm
 
@@ -98,7 +98,7 @@ def perturb(nodes, cycle, kind, scale, honest, key, w):
     features = w.shape[2]
     for e in range(nodes.size):
         for m in range(w.shape[1] if scale[e] > 0 else 0):
-            k = m * 8 * features
+            k = m * (64 + 3 * features)
             if kind == LAPLACE:
                 add_laplace(key, cycle, nodes[e], k, scale[e], w[e], m)
             elif kind == SHARE:
@@ -118,7 +118,9 @@ class GroupAggregationConfig(LayerConfig):
         "central", description="a central agent draws groups at random, or nodes propose themselves to their views"
     )
     epsilon: float = Field(
-        ge=1e-6, allow_inf_nan=True, description="the budget of each record (or node) over all aggregations; inf: no noise"
+        ge=1e-6,
+        allow_inf_nan=True,
+        description="the budget of each record (or node) over all aggregations; inf: no noise",
     )
     aggregation_epsilon: float | None = Field(
         None, ge=1e-6, description="what an aggregation costs, ε_A; default: the whole budget"
@@ -196,8 +198,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         records = local.config.records
         self._shape = (records.models, records.features)
         self._noisy = not math.isinf(config.epsilon)
-        if self._noisy:
+        loose = config.trust == "as-published"  # then the true ε tells what records longer than 1 cost
+        if self._noisy and not loose:
             refuse_unfit(records, "l2", self.name, "epsilon")
+        self._length = longest(records, "l2") if loose else 1.0
         self._most = world.nodes * config.times // config.needed
         room = min(config.cap or self._most, self._most)
         self._check_memory(world.nodes, room)
@@ -213,7 +217,9 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.distance = np.full((world.nodes, room), NOBODY, np.int16)  # hops behind a model still to be passed on
         self.worst = 0.0  # the ε that an aggregation has truly cost
         self.counts = np.zeros(5, np.int64)  # groups formed, published, given up; rounds; members lost on the way
-        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=config.times), config.times * config.cost, world.nodes)
+        self.ledger = Ledger(
+            UniformSchedule(kind="uniform", visits=config.times), config.times * config.cost, world.nodes
+        )
         self._seconds = 0.0
         self._keys = self.key("mask.own"), self.key("mask.pair")
 
@@ -237,15 +243,13 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self._form(world)
 
     def _leave(self, world: World) -> None:
-        """Groups whose curator is gone end; members who are gone before they have sent are no members any more."""
+        """Groups whose curator is gone end."""
         members = np.flatnonzero(self.group_of != NOBODY)
         orphaned = members[~world.online[self.group_of[members]]]
-        gone = members[~world.online[members] & ~self.arrived[members]]
-        lost = np.union1d(orphaned, gone)
         curators = np.unique(self.group_of[orphaned])
         self.phase[curators] = FREE
         self.counts[2] += curators.size
-        self._free(lost)
+        self._free(orphaned)
 
     def _free(self, nodes: NDArray[Any]) -> None:
         self.group_of[nodes] = NOBODY
@@ -342,19 +346,28 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         for curator in np.flatnonzero(self.phase == FORMED):
             self.phase[curator] = SENT
             members = np.flatnonzero(self.group_of == curator).astype(np.int32)
-            self.ledger.visits[members] += 1
-            models = self._models_of(world, members)
-            words = models.reshape(members.size, -1)
-            if self.config.sum == "masked":
-                begun = time.perf_counter()
-                words = secure_sum.to_words(words, self.config.group, self.name)
-                words = secure_sum.masked(members, words, self._keys, int(self.begun[curator]))
-                self._seconds += time.perf_counter() - begun
-            self.upload[members] = words
-            bytes_each = words.shape[1] * 8
-            self.arrived[members] = self._told(world, "model", members, np.full_like(members, curator), bytes_each)
+            there = world.online[members] & (self.config.local.lam[members] > 0)
+            senders = members[there]
+            self.ledger.visits[senders] += 1
+            self.upload[senders] = self._words(
+                members, there, self._models_of(world, senders), int(self.begun[curator])
+            )
+            size = self.upload.shape[1] * 8
+            self.arrived[senders] = self._told(world, "model", senders, np.full_like(senders, curator), size)
             self.counts[3] += 1
             self.counts[4] += int((~self.arrived[members]).sum())
+
+    def _words(self, members: Nodes, there: NDArray[np.bool_], w: NDArray[np.float64], begun: int) -> NDArray[Any]:
+        """What those of the members who are there send: their models, or integers with the masks of all members."""
+        flat = w.reshape(len(w), self.upload.shape[1])
+        if self.config.sum == "plain":
+            return flat
+        started = time.perf_counter()
+        words = np.zeros((members.size, flat.shape[1]), np.uint64)
+        words[there] = secure_sum.to_words(flat, self.config.group, self.name)
+        sent = secure_sum.masked(members, words, self._keys, begun)[there]
+        self._seconds += time.perf_counter() - started
+        return sent
 
     def _models_of(self, world: World, members: Nodes) -> NDArray[np.float64]:
         """What members put into the sum: their models, forged or not, with the noise that is theirs to add."""
@@ -372,11 +385,11 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return w
 
     def _moves(self, members: Nodes) -> NDArray[np.float64]:
-        """How far one record (or all of a node) can move each member's model: 2/(nλ) (or 2/λ), and what τ leaves open."""
+        """How far one record (or all of a node) can move each model: 2/(nλ) (or 2/λ), and what τ leaves open."""
         local = self.config.local
         n = (local.stop - local.first)[members].astype(float)
         changed = 1 / n if self.config.unit == "record" else np.ones(n.size)
-        return np.asarray(2 * (changed + local.config.tolerance) / local.lam[members])
+        return np.asarray(2 * (self._length * changed + local.config.tolerance) / local.lam[members])
 
     # Publishing
 
@@ -392,7 +405,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             self._free(members)
 
     def _mean(self, world: World, members: Nodes, curator: int) -> NDArray[np.float64] | None:
-        """The mean of the models that have arrived, with the curator's noise if it is trusted; None below the quorum."""
+        """The mean of the models that have arrived, with the curator's noise if that is trusted; None if too few."""
         arrived = self.arrived[members]
         if arrived.sum() < self.config.needed:
             return None
@@ -402,7 +415,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             if self._answers(world, members[arrived], curator) < self.config.needed:
                 return None
             begun = time.perf_counter()
-            words = secure_sum.total(members, arrived, self.upload[members], self._keys, int(self.begun[curator]))
+            sent: Any = self.upload[members]
+            words = secure_sum.total(members, arrived, sent, self._keys, int(self.begun[curator]))
             summed = secure_sum.to_numbers(words)
             self._seconds += time.perf_counter() - begun
         mean = (summed / arrived.sum()).reshape(1, *self._shape)
@@ -415,7 +429,9 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         online = members[world.online[members]]
         curators = np.full_like(online, curator)
         asked = self._told(world, "unmask", curators, online, self.config.group * 4).copy()
-        answer = self._told(world, "secrets", online[asked], curators[asked], self.config.group * secure_sum.SECRET_BYTES)
+        answer = self._told(
+            world, "secrets", online[asked], curators[asked], self.config.group * secure_sum.SECRET_BYTES
+        )
         self.counts[3] += 1
         return int(answer.sum())
 
@@ -428,9 +444,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             self.worst = config.cost
         else:
             local = config.local
-            n = float((local.stop - local.first)[members].min())
-            given = local.lam[members] if local.config.lambda_form == "mean" else np.array([local.config.lam], float)
-            scale, kind = 2 * models / (n * config.cost * float(given.min())), LAPLACE
+            n = (local.stop - local.first)[members].astype(float)
+            lam = local.lam[members]
+            given = local.config.as_sum(lam, n) if local.config.lambda_form == "sum" else lam
+            scale, kind = 2 * models / (n.min() * config.cost * float(given.min())), LAPLACE
             moved = math.sqrt(self._shape[1]) * moves * (1 + ROUNDING) / members.size
             self.worst = max(self.worst, models * moved / scale)
         perturb(curator, world.cycle, kind, np.array([scale]), 1, self.key("noise"), mean)
@@ -454,12 +471,12 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         model, distance = self.held[node, place], self.distance[node, place]
         self.distance[node, place] = NOBODY
         on = distance < self.config.hops
-        node, model, distance = node[on].astype(np.int32), model[on], distance[on]
+        holders, model, distance = node[on].astype(np.int32), model[on], distance[on]
         size = int(np.prod(self._shape)) * 8
         for k in range(self.config.fanout):
-            peer = self.config.peers.choose(world, node, self.key("gossip"), k)
-            number = np.arange(node.size, dtype=np.int64) * self.config.fanout + k
-            arrives, _ = world.transport.send(self, "gossip", node, peer, size, number)
+            peer = self.config.peers.choose(world, holders, self.key("gossip"), k)
+            number = np.arange(holders.size, dtype=np.int64) * self.config.fanout + k
+            arrives, _ = world.transport.send(self, "gossip", holders, peer, size, number)
             self._receive(peer[arrives], model[arrives], (distance[arrives] + 1).astype(np.int16))
 
     def _receive(self, nodes: Nodes, models: NDArray[Any], distance: NDArray[np.int16]) -> None:
@@ -539,7 +556,9 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
                 return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was asked for)")
         epsilon = asked if config.trust != "as-published" else self.worst * config.times
         found = local.records.guarantee_of(epsilon, config.unit)
-        return Guarantee(found.epsilon, found.unit, "; ".join(note for note in (found.note, self._trusted(asked)) if note))
+        return Guarantee(
+            found.epsilon, found.unit, "; ".join(note for note in (found.note, self._trusted(asked)) if note)
+        )
 
     def _trusted(self, asked: float) -> str:
         """What the guarantee rests on."""

@@ -698,3 +698,125 @@ def ensemble_score(scores, votes):
 def published_budget(features, label):
     """Equation 7.4: features maps each feature to its list of ε, label has those of all histograms."""
     return max(max(sum(costs) for costs in features.values()), sum(label))
+
+
+# ------------------------------------------------------------------------------------------------ fitting a model
+
+
+def loss(m, kind, h=0.5):
+    """The loss of a margin: logistic, or Huber's (Chaudhuri, Monteleoni & Sarwate 2011, equation 7)."""
+    if kind == "logistic":
+        return math.log1p(math.exp(-m)) if m > 0 else -m + math.log1p(math.exp(m))
+    if m > 1 + h:
+        return 0.0
+    return 1 - m if m < 1 - h else (1 + h - m) ** 2 / (4 * h)
+
+
+def loss_slope(m, kind, h=0.5):
+    """The derivative of the loss."""
+    if kind == "logistic":
+        return -sigmoid(-m)
+    if m > 1 + h:
+        return 0.0
+    return -1.0 if m < 1 - h else -(1 + h - m) / (2 * h)
+
+
+def loss_bend(m, kind, h=0.5):
+    """The second derivative of the loss, where it has one."""
+    if kind == "logistic":
+        return sigmoid(m) * sigmoid(-m)
+    return 1 / (2 * h) if abs(1 - m) <= h else 0.0
+
+
+def erm_objective(w, yx, lam, kind, b=0.0, h=0.5):
+    """Mean loss + λ/2·‖w‖² + b·w over rows yx."""
+    return float(np.mean([loss(m, kind, h) for m in yx @ w]) + lam / 2 * w @ w + np.sum(b * w))
+
+
+def erm_gradient(w, yx, lam, kind, b=0.0, h=0.5):
+    """The gradient of that objective."""
+    return np.array([loss_slope(m, kind, h) for m in yx @ w]) @ yx / len(yx) + lam * w + b
+
+
+def erm_minimum(yx, lam, kind, b=0.0, h=0.5, length=1e-12):
+    """The minimum of that objective: Newton steps, halved until the objective falls."""
+    yx = np.asarray(yx, np.float64)
+    w = np.zeros(yx.shape[1])
+    for _ in range(200):
+        gradient = erm_gradient(w, yx, lam, kind, b, h)
+        if np.linalg.norm(gradient) <= length:
+            break
+        bend = np.array([loss_bend(m, kind, h) for m in yx @ w])
+        step = -np.linalg.solve((yx.T * bend) @ yx / len(yx) + lam * np.eye(w.size), gradient)
+        here, share = erm_objective(w, yx, lam, kind, b, h), 1.0
+        while share > 1e-6 and erm_objective(w + share * step, yx, lam, kind, b, h) > here:
+            share /= 2
+        w = w + share * step
+    return w
+
+
+def lasso_minimum(yx, lam, kind, steps=20_000):
+    """The minimum of mean loss + λΣ|w|, by accelerated proximal gradient steps (Beck & Teboulle 2009)."""
+    yx = np.asarray(yx, np.float64)
+    w = ahead = np.zeros(yx.shape[1])
+    rate, t = 4 * len(yx) / np.linalg.norm(yx, 2) ** 2, 1.0
+    for _ in range(steps):
+        moved = ahead - rate * erm_gradient(ahead, yx, 0.0, kind)
+        fresh = np.sign(moved) * np.maximum(abs(moved) - rate * lam, 0)
+        t, before = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
+        ahead, w = fresh + (before - 1) / t * (fresh - w), fresh
+    return w
+
+
+def descend(yx, lam, gamma, batch, epochs, stop):
+    """The mini-batch descent of Asplund & Frøystad 2015 (3.8) on Σ log-loss + λ‖w‖², with the signs as they must be."""
+    w = np.zeros(yx.shape[1])
+
+    def objective():
+        return sum(loss(m, "logistic") for m in yx @ w) + lam * w @ w
+
+    before = objective()
+    for epoch in range(epochs):
+        alpha = gamma / (1 + gamma * lam * epoch)
+        for start in range(0, len(yx), batch):
+            rows = yx[start : start + batch]
+            slope = np.array([loss_slope(m, "logistic") for m in rows @ w])
+            w = w - alpha * (slope @ rows + 2 * lam * w)
+            if stop and abs(objective() - before) < stop:
+                return w
+            before = objective()
+    return w
+
+
+def best_rate(yx, fold, lam, batch, rates):
+    """The γ with the fewest mistakes on each of the folds after one epoch on the others; the first of equals."""
+    wrong = [
+        sum(int((yx[fold == f] @ descend(yx[fold != f], lam, gamma, batch, 1, 0) <= 0).sum()) for f in set(fold))
+        for gamma in rates
+    ]
+    return rates[int(np.argmin(wrong))]
+
+
+def fold_mistakes(x, label, fold, lam_for, kind, models):
+    """Mistakes on each of the folds by models of the others, with the λ for their number."""
+    wrong = 0
+    for f in set(fold):
+        rest = fold != f
+        sides = [np.array([signs(y, models)[m] for y in label[rest]]) for m in range(models)]
+        weights = np.array([erm_minimum(side[:, None] * x[rest], lam_for(rest.sum()), kind) for side in sides])
+        wrong += sum(predict(weights, row) != y for row, y in zip(x[~rest], label[~rest], strict=True))
+    return wrong
+
+
+def objective_noise(epsilon, c, n, lam):
+    """The scale of ‖b‖ and Δ of Chaudhuri, Monteleoni & Sarwate 2011, algorithm 2."""
+    rest = epsilon - math.log(1 + 2 * c / (n * lam) + c**2 / (n**2 * lam**2))
+    if rest > 0:
+        return 2 / rest, 0.0
+    return 4 / epsilon, c / (n * (math.exp(epsilon / 4) - 1)) - lam
+
+
+def exponential_mechanism(wrong, epsilon):
+    """The probability of each choice (McSherry & Talwar 2007) for counts that one record changes by one."""
+    weight = np.exp(-epsilon * np.asarray(wrong) / 2)
+    return weight / weight.sum()

@@ -33,6 +33,7 @@ class Entry:
 PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
 GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
+OUTPUT = {"use": "regularised_erm", "lambda": 0.01, "noise": "output", "epsilon": 5.0}
 
 ENTRIES = {
     "uniform": Entry({"use": "uniform"}),
@@ -45,6 +46,9 @@ ENTRIES = {
     "random_walk": Entry(GOLF | {"use": "random_walk"}, (PEERS,), data=True),
     "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
     "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
+    "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),
+    "regularised_erm with noise": Entry(OUTPUT, data=True, once=True),
+    "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),
     "a user's own": Entry({key: AVERAGING[key] for key in ("use", "peers")}, (PEERS,)),
 }
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l1"]}  # private layers need records of length 1

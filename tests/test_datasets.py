@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from golfsim import datasets, fetch
 from golfsim.datasets import Dataset, cards, load
@@ -541,3 +542,100 @@ def test_settings_that_do_not_fit_the_file_are_refused_at_their_key(
     write(tmp_path, "strange.csv", "colour,size,kind\nred,1,z\n")
     write(tmp_path, "text.csv", "colour,size,kind\nred,big,a\n")
     assert error_of(folder=tmp_path, **settings).key == key
+
+
+# The bias feature
+
+
+def test_a_bias_is_one_more_feature_that_is_always_one() -> None:
+    plain, data = get(set="wdbc"), get(set="wdbc", scale=("bias",))
+    assert data.features == (*plain.features, "1")
+    assert (data.x[:, -1] == 1).all()
+    assert (data.test_x[:, -1] == 1).all()
+    assert np.array_equal(data.x[:, :-1], plain.x)
+    assert data.x.flags.c_contiguous
+
+
+def test_a_bias_counts_for_the_length_when_it_comes_before_clipping() -> None:
+    data = get(set="spambase", scale=("minmax", "bias", "clip-l2"))
+    np.testing.assert_allclose(np.linalg.norm(data.x, axis=1), 1, atol=1e-5)
+    after = get(set="spambase", scale=("minmax", "clip-l2", "bias"))
+    assert (after.x[:, -1] == 1).all()
+    assert data.x[:, -1].mean() < 0.95
+
+
+def test_a_bias_before_minmax_is_refused() -> None:
+    error = error_of(set="spambase", scale=("bias", "minmax"), bounds="train")
+    assert error.key == "data.scale"
+    assert "bias after minmax" in str(error)
+
+
+def test_two_biases_are_refused() -> None:
+    with pytest.raises(ValidationError, match="one “bias” is enough"):
+        get(set="spambase", scale=("bias", "bias"))
+
+
+# Folds
+
+
+def fold(run: int, seed: int = 10, **settings: object) -> Dataset:
+    return load(DataConfig.model_validate(settings), seed + run - 1, HERE, run)
+
+
+def test_the_folds_of_one_shuffling_divide_the_records() -> None:
+    folds = [fold(run, set="wdbc5", folds=5) for run in range(1, 6)]
+    everything = get(set="wdbc5", test=1)
+    assert sum(len(data.test_y) for data in folds) == 569
+    assert set.union(*(rows(data.test_x) for data in folds)) == rows(everything.x) | rows(everything.test_x)
+    assert {len(data.test_y) for data in folds} == {113, 114}
+    for data in folds:
+        assert len(data.y) + len(data.test_y) == 569
+        assert not rows(data.x) & rows(data.test_x)
+
+
+def test_the_next_runs_shuffle_anew() -> None:
+    first, sixth, again = (fold(run, set="wdbc5", folds=5) for run in (1, 6, 6))
+    assert rows(first.test_x) != rows(sixth.test_x)
+    assert np.array_equal(sixth.x, again.x)
+
+
+def test_generated_records_stay_the_same_with_a_test_seed_and_only_the_folds_change() -> None:
+    one, sixth = (fold(run, set="separable", folds=5, test_seed=3) for run in (1, 6))
+    assert one.digest == sixth.digest
+    assert rows(one.test_x) != rows(sixth.test_x)
+
+
+def test_generated_records_without_a_test_seed_are_those_of_the_shuffling() -> None:
+    one, fifth, sixth = (fold(run, set="separable", folds=5) for run in (1, 5, 6))
+    assert one.digest == fifth.digest
+    assert one.digest != sixth.digest
+
+
+def test_folds_keep_as_many_training_records_as_are_asked_for() -> None:
+    data = fold(2, set="separable", folds=5, train=1000)
+    assert (len(data.y), len(data.test_y)) == (1000, 2000)
+
+
+@pytest.mark.parametrize("name", ["adult", "a9a"])
+def test_folds_of_a_set_with_its_own_test_records_are_refused(name: str) -> None:
+    error = error_of(set=name, folds=5)
+    assert error.key == "data.folds"
+    assert "test records of its own" in str(error)
+
+
+def test_more_folds_than_records_are_refused() -> None:
+    assert error_of(set="wdbc5", folds=600).key == "data.folds"
+
+
+def test_folds_and_test_together_are_refused() -> None:
+    with pytest.raises(ValidationError, match="leave out either it or “test”"):
+        get(set="wdbc5", folds=5, test=0.2)
+
+
+def test_generated_points_are_drawn_once_for_all_runs_that_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    draw = datasets.GENERATORS["separable"]
+    monkeypatch.setitem(datasets.GENERATORS, "separable", lambda *what: drawn.append(1) or draw(*what))
+    for run in (1, 2, 6):
+        fold(run, set="separable", folds=5, test_seed=987654)
+    assert len(drawn) == 1

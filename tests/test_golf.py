@@ -114,12 +114,12 @@ def test_the_voted_prediction_is_the_majority_of_the_remembered_models(rng, clas
         states = naive.golf_cycle(states, world.order, peers._peer, records, "algorithm1", LAM, "mean", cache=4)
     x = rng.normal(size=(20, FEATURES)).astype(np.float32)
     nodes = np.array([0, 3, 4, 8], np.int32)
-    assert golf.votes(nodes, x).tolist() == [[naive.voted(states[i].cache, row) for i in nodes] for row in x]
+    assert golf.others(nodes, x)["voted"].tolist() == [[naive.voted(states[i].cache, row) for i in nodes] for row in x]
 
 
 def test_without_a_cache_nobody_votes(rng):
     _, _, golf = build(some_records(rng, 2), 2)
-    assert golf.votes(np.array([0], np.int32), np.ones((1, FEATURES), np.float32)) is None
+    assert golf.others(np.array([0], np.int32), np.ones((1, FEATURES), np.float32)) == {}
 
 
 def test_scores_are_scalar_products_of_the_nodes_asked_for(rng):

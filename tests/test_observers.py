@@ -95,8 +95,8 @@ class Fixed(Learner[LayerConfig]):
     def ages(self, nodes):
         return nodes + 100
 
-    def votes(self, nodes, x):
-        return np.tile(nodes % 2, (len(x), 1)).astype(np.int32)
+    def others(self, nodes, x):
+        return {"voted": np.tile(nodes % 2, (len(x), 1)).astype(np.int32)}
 
 
 def measured(rng, classes, metric_names=("auc", "f1"), nodes="all", online=None, records=50, threads=1):
@@ -141,9 +141,9 @@ def test_predictions_come_in_chunks_and_keep_the_order_of_the_records(rng, threa
     layer = Fixed(rng.normal(size=(6, 1, 3)).astype(np.float32))
     x = rng.normal(size=(2 * CHUNK + 7, 3)).astype(np.float32)
     nodes = np.array([4, 1], np.int32)
-    scores, votes = predict(layer, nodes, x, threads)
+    scores, others = predict(layer, nodes, x, threads)
     assert scores == pytest.approx(layer.scores(nodes, x), abs=1e-5)
-    assert votes.shape == (2 * CHUNK + 7, 2)
+    assert others["voted"].shape == (2 * CHUNK + 7, 2)
 
 
 @pytest.mark.parametrize("cycles", [1, 2, 9, 100, 1000, 12345])

@@ -121,3 +121,12 @@ def test_an_error_in_a_thread_reaches_the_caller(threads):
 
     with pytest.raises(RuntimeError, match="out of order"):
         over_ranges(threads, fail, 0, 2000)
+
+
+def test_heavy_events_are_shared_out_however_few_they_are():
+    shares = []
+    over_ranges(3, lambda lo, hi: shares.append((lo, hi)), 2, 7, smallest=1)
+    assert sorted(shares) == [(2, 3), (3, 5), (5, 7)]
+    shares.clear()
+    over_ranges(3, lambda lo, hi: shares.append((lo, hi)), 2, 7)
+    assert shares == [(2, 7)]

@@ -106,7 +106,7 @@ ONE_MISTAKE = {
     ),
     "a key like no other": (
         below('set = "random"', "zzz = 1"),
-        "s.toml:7: data.zzz: unknown key\n    valid: set, file, label, test_file, split, train, test, test_seed, scale",
+        "s.toml:7: data.zzz: unknown key\n    valid: set, file, label, test_file, split, train, test, test_seed, folds",
     ),
     "a misspelt key of a layer, on which another layer depends": (
         changed(("view = 20", "vieww = 20")),
@@ -184,7 +184,7 @@ ONE_MISTAKE = {
     ),
     "a bad element of a list": (
         changed(('"l1"]', '\n  "l7",\n]')),
-        's.toml:8: data.scale.1: expected "minmax", "l1", "l2" or "clip-l2"; got "l7"',
+        's.toml:8: data.scale.1: expected "minmax", "l1", "l2", "clip-l2" or "bias"; got "l7"',
     ),
     "a misspelt choice": (
         changed(('"pegasos"', '"Pegasus"')),

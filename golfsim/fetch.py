@@ -10,7 +10,6 @@ import contextlib
 import functools
 import gzip
 import hashlib
-import os
 import shutil
 import struct
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from golfsim.errors import UserError, nearest
+from golfsim.places import user_cache
 
 if TYPE_CHECKING:
     import requests
@@ -144,9 +144,7 @@ def fetch_card(card: Card, progress: Progress = lambda *_: None) -> Path:
 
 def cache_folder() -> Path:
     """Where fetched sets are kept: GOLFSIM_CACHE, else the user's cache folder; made if need be, for the user alone."""
-    from platformdirs import user_cache_dir
-
-    folder = Path(os.environ.get("GOLFSIM_CACHE") or user_cache_dir("golfsim", appauthor=False)).expanduser()
+    folder = user_cache()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 

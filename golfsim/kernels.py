@@ -17,9 +17,12 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from golfsim.places import user_cache
+
 PACKAGE = Path(__file__).parent
 ROOTS = (PACKAGE, PACKAGE.parent / "protocols")
 UNUSED_DAYS = 30
+USERS = "golfsim_user_"  # how the names of modules begin that a scenario names by their file
 
 # A sum may be reordered to fill vector registers; NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "nsz", "contract"}
@@ -40,7 +43,8 @@ def leaf(function: Callable[..., Any]) -> Any:
 
 
 def _compiled(function: Callable[..., Any], **more: Any) -> Any:
-    folder = cache_folder(Path(function.__code__.co_filename))
+    users = function.__module__.startswith(USERS)
+    folder = cache_folder(Path(function.__code__.co_filename), users)
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH} | more
     if folder is None:
         return numba.njit(**options)(function)
@@ -52,20 +56,14 @@ def _compiled(function: Callable[..., Any], **more: Any) -> Any:
         numba.config.CACHE_DIR = before
 
 
-def user_cache() -> Path:
-    """The folder for all that can be made again: ``$GOLFSIM_CACHE``, or the system's place for caches."""
-    import platformdirs
-
-    return Path(os.environ.get("GOLFSIM_CACHE") or platformdirs.user_cache_dir("golfsim"))
-
-
-def cache_folder(source: Path) -> Path | None:
+def cache_folder(source: Path, users: bool = False) -> Path | None:
     """The folder for the compiled code of a source file, private to the user; None where none can be written.
 
     numba looks only at the file a function stands in, but a kernel also contains the kernels it calls from other
-    files. So the folder's name is a hash of all our sources and, for a user's file, of the Python files beside it.
+    files. So the folder's name is a hash of all our sources and, for a user's file, of the Python files beside it. A
+    file of ours that is loaded as a user's counts as one: what is compiled remembers the name of its module.
     """
-    ours = any(root in source.parents for root in ROOTS)
+    ours = not users and any(root in source.parents for root in ROOTS)
     return _folder_for(None if ours else source.parent)
 
 

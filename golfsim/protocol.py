@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from golfsim import rng
 from golfsim.errors import UserError, nearest
+from golfsim.kernels import USERS
 from golfsim.mechanisms import Guarantee
 from golfsim.settings import Settings
 from golfsim.state import Stateful
@@ -156,7 +157,7 @@ def _from_file(use: str, folder: Path) -> type[Protocol[Any]]:
 
 @cache
 def _module(path: Path) -> ModuleType:
-    name = f"golfsim_user_{path.stem}"
+    name = f"{USERS}{path.stem}"
     spec = util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

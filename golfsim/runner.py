@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from golfsim import checkpoint
 from golfsim.engine import Simulation
 from golfsim.errors import UserError, nearest
+from golfsim.kernels import USERS
 from golfsim.learner import Learner
 from golfsim.log import about_this_machine, write_whole
 from golfsim.mechanisms import Guarantee
@@ -176,7 +177,7 @@ def in_users_code(error: BaseException) -> str | None:
     """Where in a protocol file of the user's an exception arose; None if it did not."""
     place = None
     for frame, line in traceback.walk_tb(error.__traceback__):
-        if str(frame.f_globals.get("__name__")).startswith("golfsim_user_"):
+        if str(frame.f_globals.get("__name__")).startswith(USERS):
             place = f"{frame.f_code.co_filename}:{line}: in {frame.f_code.co_name}"
     return place
 

@@ -158,3 +158,24 @@ def test_a_kernel_releases_the_gil_divides_as_numpy_does_and_keeps_nan():
     assert dot.targetoptions["nogil"]
     assert dot.targetoptions["error_model"] == "numpy"
     assert not {"nnan", "ninf", "fast"} & set(dot.targetoptions["fastmath"])
+
+
+EXCHANGE = """
+import sys
+from pathlib import Path
+import numpy as np
+from golfsim.protocol import find
+module = sys.modules[find(USE, Path.cwd()).__module__]
+out = np.empty(1, np.bool_)
+module.lonely(np.full((1, 3), -1), np.zeros(1, np.int32), np.ones(1, np.bool_), out)
+print(out[0])
+"""
+
+
+@pytest.mark.needs_jit
+def test_a_file_of_ours_may_be_named_by_its_path_and_by_its_name(tmp_path):
+    import protocols.newscast
+
+    source = Path(protocols.newscast.__file__)
+    for use in (f"{source}:Newscast", "newscast"):
+        assert ask(tmp_path, tmp_path / "cache", EXCHANGE.replace("USE", repr(use))) == ["True"]

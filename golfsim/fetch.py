@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from golfsim.errors import UserError, nearest
-from golfsim.places import user_cache
+from golfsim.places import shipped, user_cache
 
 if TYPE_CHECKING:
     import requests
@@ -68,8 +68,7 @@ class Card:
 
 def data_folder() -> Path:
     """The folder of cards and bundled sets: beside the package in a checkout, inside it once installed."""
-    checkout = Path(__file__).parents[1] / "data"
-    return checkout if (checkout / "spambase.toml").exists() else Path(__file__).parent / "_data"
+    return shipped("data")
 
 
 @functools.cache

@@ -11,3 +11,9 @@ def user_cache() -> Path:
     import platformdirs
 
     return Path(os.environ.get("GOLFSIM_CACHE") or platformdirs.user_cache_dir("golfsim", appauthor=False)).expanduser()
+
+
+def shipped(name: str) -> Path:
+    """A folder of ours, e.g. `scenarios`: beside the package in a checkout, inside it once installed."""
+    checkout = Path(__file__).parents[1] / name
+    return checkout if (checkout.parent / "pyproject.toml").exists() else Path(__file__).parent / f"_{name}"

@@ -1,0 +1,98 @@
+"""The published experiments run again, and what was published beside what came out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from golfsim import batch
+from golfsim.errors import UserError
+from golfsim.places import shipped
+from golfsim.report.published import Item, Judged, Verdict, judge_claim, judge_value
+from golfsim.runner import Interrupt
+from golfsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from golfsim.progress import Progress
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """An item, what came of it, and where its runs are."""
+
+    item: Item
+    judged: list[Judged]
+    folder: Path
+    runs: int = 0
+    guarantees: dict[str, str] = field(default_factory=dict)
+    why_not: str = ""
+
+    def verdicts(self) -> Counter[Verdict]:
+        """How many values and claims agree, differ, or cannot be compared."""
+        return Counter(judged.verdict for judged in self.judged)
+
+
+def reproduce(
+    items: list[Item],
+    out: Path,
+    how: batch.How,
+    *,
+    quick: bool,
+    shown: Callable[[str], Progress],
+    interrupt: Interrupt,
+) -> Iterator[Reproduced]:
+    """Run each item's scenario (what is there already is not run again) and hold its log against the source."""
+    for item in items:
+        if interrupt.asked:
+            return
+        folder = out / ("quick" if quick else "runs") / Path(item.scenario).stem
+        try:
+            yield _one(item, folder, how, quick, shown(item.id), interrupt)
+        except UserError as error:
+            yield Reproduced(item, [], folder, why_not=str(error))
+
+
+def _one(item: Item, folder: Path, how: batch.How, quick: bool, shown: Progress, interrupt: Interrupt) -> Reproduced:
+    scenario = scenario_of(item, quick)
+    made = batch.run(scenario, folder, how, shown, interrupt)
+    frame = made.frame()
+    if made.failures and frame is None:
+        raise UserError(made.complaint())
+    assert frame is not None
+    return Reproduced(item, list(judged(item, frame)), folder, frame["seed"].nunique())
+
+
+def scenario_of(item: Item, quick: bool) -> Scenario:
+    """An item's scenario, with its changes, and made small where that is asked for."""
+    changes = [*item.changes, *(item.quick if quick else ())]
+    return Scenario.load(shipped("scenarios") / item.scenario, changes)
+
+
+def judged(item: Item, frame: pd.DataFrame) -> Iterator[Judged]:
+    """All values and claims of an item; what a log cannot answer is said so."""
+    for value in item.values:
+        yield _asked(lambda value=value: judge_value(frame, value), f"{value.layer} {value.metric}")  # type: ignore[misc]
+    for claim in item.claims:
+        yield _asked(lambda claim=claim: judge_claim(frame, claim), claim.text)  # type: ignore[misc]
+
+
+def _asked(ask: Callable[[], Judged], what: str) -> Judged:
+    try:
+        return ask()
+    except UserError as error:
+        return Judged(what, "", "", "cannot be compared", str(error))
+
+
+def summary(found: list[Reproduced]) -> list[dict[str, Any]]:
+    """A row for each item: how many of its values and claims agree, differ, or cannot be compared."""
+    rows = []
+    for one in found:
+        counts = one.verdicts()
+        kinds: tuple[Verdict, ...] = ("agrees", "differs", "cannot be compared")
+        rows.append({"item": one.item.id, "what": one.item.what} | {kind: counts[kind] for kind in kinds})
+    return rows

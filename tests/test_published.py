@@ -70,16 +70,21 @@ UNEVEN = {1.0: 0.4, 5.0: 0.45, 50.0: 0.1}
 @pytest.mark.parametrize(
     ("error", "asked", "holds"),
     [
-        (FALLING, claim("falls", along="epsilon"), True),
-        (UNEVEN, claim("falls", along="epsilon"), False),
-        (UNEVEN, claim("falls", along="epsilon", slack=0.06), True),
-        (FALLING, claim("rises", along="epsilon"), False),
-        (FALLING, claim("flat", along="epsilon", within=0.36), True),
-        (FALLING, claim("flat", along="epsilon", within=0.34), False),
+        (FALLING, claim("falls-with", x="epsilon"), True),
+        (FALLING, claim("falls-with", x="epsilon", by=0.34), True),
+        (FALLING, claim("falls-with", x="epsilon", by=0.36), False),
+        (UNEVEN, claim("falls-with", x="epsilon"), False),
+        (UNEVEN, claim("falls-with", x="epsilon", slack=0.06), True),
+        ({1.0: 0.2, 5.0: 0.2}, claim("falls-with", x="epsilon"), False),
+        (FALLING, claim("rises-with", x="epsilon"), False),
+        ({1.0: 0.2, 5.0: 0.3}, claim("rises-with", x="epsilon", by=0.09), True),
+        (FALLING, claim("flat-within", x="epsilon", within=0.36), True),
+        (FALLING, claim("flat-within", x="epsilon", within=0.34), False),
+        (FALLING, claim("flat-within", x="epsilon", within=0.11, low=1, high=5), True),
         (FALLING, claim("between", where={"epsilon": 5.0}, low=0.29, high=0.31), True),
         (FALLING, claim("between", where={"epsilon": 5.0}, high=0.2), False),
-        (UNEVEN, claim("best", along="epsilon", at=[50.0]), True),
-        (UNEVEN, claim("best", along="epsilon", at=[50.0], largest=True), False),
+        (UNEVEN, claim("best-at", x="epsilon", low=10, high=100), True),
+        (UNEVEN, claim("best-at", x="epsilon", high=10), False),
     ],
 )
 def test_a_claim_holds_or_not(error, asked, holds):
@@ -88,11 +93,34 @@ def test_a_claim_holds_or_not(error, asked, holds):
     assert judged.ours
 
 
-def test_two_sides_are_compared():
-    sides = [{"where": {"epsilon": e}, "layer": "learning", "metric": "error.mean"} for e in (50.0, 1.0)]
-    for this, that, verdict in ((*sides, "agrees"), (*sides[::-1], "differs")):
-        asked = Claim("smaller", {"kind": "less", "this": this, "that": that})
-        assert judge_claim(frame(FALLING), asked).verdict == verdict
+def at(epsilon):
+    return {"where": {"epsilon": epsilon}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        (claim("below", left=at(50.0), right=at(1.0)), "agrees"),
+        (claim("below", left=at(50.0), right=at(1.0), by=0.31), "differs"),
+        (claim("below", left=at(1.0), right=at(50.0)), "differs"),
+        (claim("alike", left=at(1.0), right=at(5.0), within=0.11), "agrees"),
+        (claim("alike", left=at(1.0), right=at(5.0), within=0.09), "differs"),
+    ],
+)
+def test_two_sides_are_compared(asked, verdict):
+    assert judge_claim(frame(FALLING), asked).verdict == verdict
+
+
+def test_two_sides_are_compared_along_a_key():
+    log = pd.concat([frame(FALLING).assign(case="a"), frame({e: v + 0.1 for e, v in FALLING.items()}).assign(case="b")])
+    sides = {"left": {"where": {"case": "a"}}, "right": {"where": {"case": "b"}}, "along": "epsilon"}
+    assert judge_claim(log, claim("below", by=0.09, **sides)).verdict == "agrees"
+    log.loc[(log["case"] == "b") & (log["epsilon"] == 5.0), "value"] -= 0.2
+    assert judge_claim(log, claim("below", by=0.09, **sides)).verdict == "differs"
+
+
+def test_a_metric_without_a_point_is_the_mean_over_nodes():
+    assert judge_value(frame({1.0: 0.2}), Value("learning", "error", 0.2)).verdict == "agrees"
 
 
 def test_what_a_log_does_not_have_is_told():
@@ -101,7 +129,7 @@ def test_what_a_log_does_not_have_is_told():
     with pytest.raises(UserError, match="nothing of “learning”"):
         judge_value(frame(FALLING), value(0.1, where={"epsilon": 2.0}))
     with pytest.raises(UserError, match="there is no check “fals”"):
-        judge_claim(frame(FALLING), claim("fals", along="epsilon"))
+        judge_claim(frame(FALLING), claim("fals", x="epsilon"))
 
 
 def test_a_claim_without_a_check_cannot_be_compared():
@@ -112,7 +140,7 @@ PUBLISHED = """
 [source]
 id = "X1"
 title = "A paper"
-authors = "Somebody"
+authors = ["Somebody"]
 year = 2001
 
 [[item]]

@@ -34,9 +34,10 @@ class Value:
     where: Mapping[str, Any] = field(default_factory=dict)
     cycle: int | None = None  # default: the last one
     std: float | None = None  # over the published runs
+    peer_std: float | None = None  # over the published peers
     runs: int = 10  # of the source
     close: float = CLOSE
-    corrected: bool = False  # ours follows the corrected rule, so that it may well differ
+    as_published: bool = True  # ours follows the source's rule; a corrected one may well differ
     comparable: bool = True
     reason: str = ""  # why it cannot be compared, or why it differs
     note: str = ""
@@ -72,7 +73,7 @@ class Source:
 
     id: str
     title: str
-    authors: str
+    authors: tuple[str, ...]
     year: int
     items: tuple[Item, ...]
 
@@ -84,7 +85,7 @@ def sources() -> dict[str, Source]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         head = table["source"]
         items = tuple(_item(item, head["id"]) for item in table.get("item", ()))
-        found[head["id"]] = Source(head["id"], head["title"], head["authors"], head["year"], items)
+        found[head["id"]] = Source(head["id"], head["title"], tuple(head["authors"]), head["year"], items)
     return found
 
 
@@ -125,12 +126,17 @@ class Judged:
     ours: str
     verdict: Verdict
     reason: str = ""
-    corrected: bool = False
+    as_published: bool = True
+
+
+def in_full(metric: str) -> str:
+    """The name of a metric in the log: without a point it stands for the mean over nodes."""
+    return metric if "." in metric else f"{metric}.mean"
 
 
 def rows_at(frame: pd.DataFrame, where: Mapping[str, Any], layer: str, metric: str, cycle: int | None) -> pd.DataFrame:
     """The rows of a metric at one point of a sweep, at a cycle or each run's last; an error names what is not there."""
-    rows = frame[(frame["layer"] == layer) & (frame["metric"] == metric)]
+    rows = frame[(frame["layer"] == layer) & (frame["metric"] == in_full(metric))]
     for key, value in where.items():
         if key not in frame:
             raise UserError(f"the log has no “{key}”", hint=nearest(key, [str(c) for c in frame.columns]))
@@ -159,7 +165,7 @@ def judge_value(frame: pd.DataFrame, value: Value) -> Judged:
     verdict: Verdict = "cannot be compared" if not value.comparable else "agrees" if near else "differs"
     shown = f"{mean:.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
     published = f"{value.published:g}" + (f" (sd {value.std:g})" if value.std is not None else "")
-    return Judged(what, published, shown, verdict, value.reason if verdict != "agrees" else "", value.corrected)
+    return Judged(what, published, shown, verdict, value.reason if verdict != "agrees" else "", value.as_published)
 
 
 def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
@@ -170,77 +176,97 @@ def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
     kind = check.pop("kind")
     if kind not in CHECKS:
         raise UserError(f"there is no check “{kind}”", hint=nearest(kind, list(CHECKS)))
-    holds, shown = CHECKS[kind](frame, **check)
+    place: dict[str, Any] = {"layer": "", "metric": ""}
+    place |= {key: check.pop(key) for key in ("layer", "metric", "where", "cycle") if key in check}
+    asked = Asked(**place)
+    holds, shown = CHECKS[kind](frame, asked, **check)
     return Judged(claim.text, "", shown, "agrees" if holds else "differs", "" if holds else claim.reason)
 
 
-def series(
-    frame: pd.DataFrame, along: str, layer: str, metric: str, where: Mapping[str, Any], cycle: int | None = None
-) -> pd.Series[float]:
-    """The mean over runs of a metric for each value of a key, in rising order of the key."""
-    rows = rows_at(frame, where, layer, metric, cycle)
-    means = rows.astype({along: object}).groupby(along, observed=True)["value"].mean()
-    return means.sort_index() if all(isinstance(v, float | int) for v in means.index) else means
+@dataclass(frozen=True)
+class Asked:
+    """Where a check looks in a log."""
+
+    layer: str
+    metric: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    cycle: int | None = None
+
+    def also(self, more: Mapping[str, Any]) -> Asked:
+        """The same with some of it given anew; values in `where` are added."""
+        kept = {"layer": self.layer, "metric": self.metric, "cycle": self.cycle} | dict(more)
+        return Asked(**(kept | {"where": {**self.where, **more.get("where", {})}}))
+
+    def means(self, frame: pd.DataFrame, along: str | None) -> pd.Series[float]:
+        """The mean over runs for each value of a key, in rising order; one value without a key."""
+        rows = rows_at(frame, self.where, self.layer, self.metric, self.cycle)
+        if along is None:
+            return rows.groupby("metric", observed=True)["value"].mean()
+        if along not in rows:
+            raise UserError(f"the log has no “{along}”", hint=nearest(along, [str(c) for c in frame.columns]))
+        means = rows.astype({along: object}).groupby(along, observed=True)["value"].mean()
+        return means.sort_index() if all(isinstance(v, float | int) for v in means.index) else means
 
 
 def _shown(values: pd.Series[float]) -> str:
-    return ", ".join(f"{key:g}: {v:.3f}" if isinstance(key, float) else f"{key}: {v:.3f}" for key, v in values.items())
+    words = [f"{key:g}: {v:.3f}" if isinstance(key, float) else f"{key}: {v:.3f}" for key, v in values.items()]
+    return words[0].partition(": ")[2] if len(words) == 1 else ", ".join(words)
 
 
-Check = Callable[..., tuple[bool, str]]
+Answer = tuple[bool, str]
 
 
-def falls(frame: pd.DataFrame, *, along: str, layer: str, metric: str, slack: float = 0.01, **more: Any) -> Any:
-    """The metric never rises along the key by more than the slack, and falls over all."""
-    values = series(frame, along, layer, metric, more.get("where", {}), more.get("cycle"))
-    steps = np.diff(values.to_numpy())
-    return bool((steps <= slack).all() and values.iloc[-1] < values.iloc[0]), _shown(values)
+def _falls(frame: pd.DataFrame, asked: Asked, x: str, by: float = 0.0, slack: float = 0.0, sign: int = 1) -> Answer:
+    values = asked.means(frame, x)
+    steps = sign * np.diff(values.to_numpy())
+    return bool((steps <= slack).all() and -steps.sum() >= by and steps.sum() < 0), _shown(values)
 
 
-def rises(frame: pd.DataFrame, *, along: str, layer: str, metric: str, slack: float = 0.01, **more: Any) -> Any:
-    """The metric never falls along the key by more than the slack, and rises over all."""
-    values = series(frame, along, layer, metric, more.get("where", {}), more.get("cycle"))
-    steps = np.diff(values.to_numpy())
-    return bool((steps >= -slack).all() and values.iloc[-1] > values.iloc[0]), _shown(values)
+def _rises(frame: pd.DataFrame, asked: Asked, x: str, by: float = 0.0, slack: float = 0.0) -> Answer:
+    return _falls(frame, asked, x, by, slack, sign=-1)
 
 
-def flat(frame: pd.DataFrame, *, along: str, layer: str, metric: str, within: float, **more: Any) -> Any:
-    """The metric differs by no more than `within` over all values of the key."""
-    values = series(frame, along, layer, metric, more.get("where", {}), more.get("cycle"))
-    return bool(values.max() - values.min() <= within), _shown(values)
+def _flat(
+    frame: pd.DataFrame, asked: Asked, x: str, within: float, low: float = -math.inf, high: float = math.inf
+) -> Answer:
+    values = asked.means(frame, x)
+    inside = values[[not isinstance(v, float | int) or low <= v <= high for v in values.index]]
+    return bool(inside.max() - inside.min() <= within), _shown(values)
 
 
-def between(
-    frame: pd.DataFrame, *, layer: str, metric: str, low: float = -math.inf, high: float = math.inf, **more: Any
-) -> Any:
-    """The metric's mean lies between two numbers."""
-    found = rows_at(frame, more.get("where", {}), layer, metric, more.get("cycle"))["value"].mean()
-    return bool(low <= found <= high), f"{found:.4f}"
+def _sides(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, along: str | None) -> tuple[Any, str]:
+    """The difference of two sides, right − left, at each value of a key that both have."""
+    one, other = (asked.also(side).means(frame, along) for side in (left, right))
+    difference = (other - one if along else other.reset_index(drop=True) - one.reset_index(drop=True)).dropna()
+    if difference.empty:
+        raise UserError("the two sides have nothing in common")
+    return difference, f"{_shown(one)} against {_shown(other)}"
 
 
-def less(frame: pd.DataFrame, *, this: Mapping[str, Any], that: Mapping[str, Any], slack: float = 0.0) -> Any:
-    """One metric's mean is below another one's; each names where, layer and metric."""
-    found = [
-        rows_at(frame, side.get("where", {}), side["layer"], side["metric"], side.get("cycle"))["value"].mean()
-        for side in (this, that)
-    ]
-    return bool(found[0] <= found[1] + slack), f"{found[0]:.4f} and {found[1]:.4f}"
+def _below(
+    frame: pd.DataFrame, asked: Asked, left: Any, right: Any, by: float = 0.0, along: str | None = None
+) -> Answer:
+    difference, shown = _sides(frame, asked, left, right, along)
+    return bool((difference > by).all()), shown
 
 
-def best(
-    frame: pd.DataFrame, *, along: str, layer: str, metric: str, at: list[Any], largest: bool = False, **more: Any
-) -> Any:
-    """The best value of the metric (the smallest, unless `largest`) is found at one of the given values of the key."""
-    values = series(frame, along, layer, metric, more.get("where", {}), more.get("cycle"))
-    place = values.idxmax() if largest else values.idxmin()
-    return bool(any(_same(place, wanted) for wanted in at)), _shown(values)
+def _alike(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, within: float, along: str | None = None) -> Answer:
+    difference, shown = _sides(frame, asked, left, right, along)
+    return bool((difference.abs() <= within).all()), shown
 
 
-def _same(one: Any, other: Any) -> bool:
-    both = isinstance(one, float | int) and isinstance(other, float | int)
-    return math.isclose(one, other) if both else str(one) == str(other)
+def _best(frame: pd.DataFrame, asked: Asked, x: str, low: float = -math.inf, high: float = math.inf) -> Answer:
+    values = asked.means(frame, x)
+    place = values.idxmin() if "error" in asked.metric else values.idxmax()
+    return bool(low <= float(str(place)) <= high), _shown(values)
 
 
-CHECKS: dict[str, Check] = {
-    "falls": falls, "rises": rises, "flat": flat, "between": between, "less": less, "best": best,
+def _between(frame: pd.DataFrame, asked: Asked, low: float = -math.inf, high: float = math.inf) -> Answer:
+    values = asked.means(frame, None)
+    return bool(values.between(low, high).all()), _shown(values)
+
+
+CHECKS: dict[str, Callable[..., Answer]] = {
+    "falls-with": _falls, "rises-with": _rises, "flat-within": _flat, "below": _below, "alike": _alike,
+    "best-at": _best, "between": _between,
 }  # fmt: skip

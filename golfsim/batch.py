@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +96,8 @@ def run(
                 record(_entry(task, outcome, out))
                 shown.end(task, outcome)
     except OSError as error:
+        if runner.in_users_code(error):
+            raise
         raise runner.cannot_write(out, error) from None
     finally:
         shown.close()
@@ -104,29 +106,36 @@ def run(
 
 @contextmanager
 def recording(store: Store) -> Iterator[Callable[[Entry], None]]:
-    """Note what runs have become, at most once a second: a transaction takes as long as a small run."""
+    """Note what runs have become, within a second: a transaction for each would take as long as a small run."""
     new: list[Entry] = []
-    written = time.monotonic()
+    busy, over = threading.Lock(), threading.Event()
 
-    def record(entry: Entry) -> None:
-        nonlocal written
-        new.append(entry)
-        if time.monotonic() - written >= 1:
-            store.record(new)
-            new.clear()
-            written = time.monotonic()
+    def flush() -> None:
+        with busy:
+            entries = list(new)
+            store.record(entries)
+            del new[: len(entries)]
 
+    def write_now_and_then() -> None:
+        while not over.wait(1):
+            with suppress(OSError):  # the last time it is told
+                flush()
+
+    writer = threading.Thread(target=write_now_and_then, daemon=True)
+    writer.start()
     try:
-        yield record
+        yield new.append
     finally:
-        store.record(new)
+        over.set()
+        writer.join()
+        flush()
 
 
 def to_do(runs: list[Planned], there: dict[str, Entry], out: Path, how: How) -> list[Task]:
     """The runs that are still to be made, each content once."""
     missing = {planned.hash: planned for planned in reversed(runs) if planned.hash not in there}
     missing = {hash_: missing[hash_] for hash_ in dict.fromkeys(r.hash for r in runs) if hash_ in missing}
-    _, threads = how.shares(len(missing))
+    _, threads = how.shares(len(missing)) if how.scheduler in (None, "local") else (0, how.threads or 1)
     return [
         Task(r.point, r.run, r.hash, out.absolute() / r.folder, threads, how.checkpoint_every) for r in missing.values()
     ]
@@ -139,6 +148,8 @@ def _entry(task: Task, outcome: Outcome, out: Path) -> Entry:
 
 def execute(tasks: list[Task], how: How, shown: Progress, interrupt: Interrupt) -> Iterator[tuple[Task, Outcome]]:
     """Make the runs; each comes back when it is over. None begins after an interruption."""
+    if not tasks:
+        return
     if how.scheduler is not None:
         from golfsim import cluster
 

@@ -113,6 +113,6 @@ def resumed(build: Callable[[], Simulation], folder: Path) -> tuple[Simulation, 
 
 
 def forget(folder: Path) -> None:
-    """Delete the checkpoints of a run that is whole."""
-    for path in _kept(folder):
+    """Delete the checkpoints of a run that is whole, also those that a killed process has not finished."""
+    for path in [*_kept(folder), *folder.glob(".checkpoint-*")]:
         path.unlink(missing_ok=True)

@@ -114,7 +114,8 @@ def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
     if plot.kind != "none" and (frame["metric"] == "error.mean").any():
         from golfsim.report import figures
 
-        figures.save(figures.of(plot, frame), folder, plot.kind)
+        with _writing(folder):
+            figures.save(figures.of(plot, frame), folder, plot.kind)
 
 
 @app.command()

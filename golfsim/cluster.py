@@ -7,17 +7,23 @@ the last one.
 
 from __future__ import annotations
 
+import logging
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from golfsim.errors import UserError
 from golfsim.log import ABOUT, LOG, SCENARIO, write_whole
 from golfsim.runner import TRACE, Interrupt, Outcome, Task, Told, attempt
+from golfsim.workers import next_of
 
 if TYPE_CHECKING:
     from golfsim.progress import Progress
@@ -32,13 +38,33 @@ def execute(
 ) -> Iterator[tuple[Task, Outcome]]:
     """Submit the runs and bring back what the workers write; `local` starts a cluster on this machine."""
     with _client(address, shares) as client, _visible(tasks) as mark:
-        futures = {}
-        for task in tasks:
-            shown.begin(task)
-            futures[client.submit(remote, task, mark, key=f"golfsim-{task.hash}", pure=False)] = task
-        for future in _as_completed(futures, interrupt):
-            yield futures[future], _outcome(futures[future], future)
-        client.cancel(list(futures))
+        ended: SimpleQueue[Any] = SimpleQueue()
+        waiting = {_submit(client, task, mark, ended): task for task in tasks}
+        begun = _begin({}, waiting, client, shown)
+        while waiting and not interrupt.asked:
+            if (future := next_of(ended)) is not None:
+                task = waiting.pop(future)
+                yield task, _outcome(task, future)
+                future.release()  # else the cluster would keep its files, and make them again if they are lost
+                begun.pop(task.hash, None)
+                _begin(begun, waiting, client, shown)
+        client.cancel(list(waiting))
+
+
+def _submit(client: Any, task: Task, mark: str, ended: SimpleQueue[Any]) -> Any:
+    future = client.submit(remote, task, mark, key=f"golfsim-{task.hash}", pure=False)
+    future.add_done_callback(ended.put)
+    return future
+
+
+def _begin(begun: dict[str, Task], waiting: dict[Any, Task], client: Any, shown: Progress) -> dict[str, Task]:
+    """Tell about as many runs as there are threads in the cluster: in this order it takes them."""
+    room = sum(client.nthreads().values()) - len(begun)
+    following = (task for task in waiting.values() if task.hash not in begun)
+    for task in islice(following, max(room, 0)):
+        begun[task.hash] = task
+        shown.begin(task)
+    return begun
 
 
 @contextmanager
@@ -49,7 +75,10 @@ def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
         raise UserError("a cluster needs Dask", hint='pip install "golfsim[cluster]"') from None
     try:
         if address == "local":
-            cluster: Any = LocalCluster(n_workers=shares[0], threads_per_worker=1, dashboard_address=None)
+            with _deaf():
+                cluster: Any = LocalCluster(
+                    n_workers=shares[0], threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+                )
         else:
             cluster = address
         client = Client(cluster, timeout=SECONDS_TO_CONNECT)
@@ -65,6 +94,19 @@ def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
 
 
 @contextmanager
+def _deaf() -> Iterator[None]:
+    """Let processes that are started here not hear of Ctrl-C, which is for this process alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _visible(tasks: list[Task]) -> Iterator[str]:
     """A file in the results folder by which a worker can tell whether it sees the same folder."""
     folder = _common(tasks)
@@ -76,20 +118,6 @@ def _common(tasks: list[Task]) -> Path | None:
     """The results folder: the nearest one above all runs that is there."""
     found = next((folder for folder in tasks[0].folder.parents if folder.is_dir()), None) if tasks else None
     return found
-
-
-def _as_completed(futures: dict[Any, Task], interrupt: Interrupt) -> Iterator[Any]:
-    """Futures as they are done, until an interruption."""
-    from distributed import TimeoutError, as_completed
-
-    waiting = set(futures)
-    while waiting and not interrupt.asked:
-        with suppress(TimeoutError):
-            for future in as_completed(waiting, timeout=0.5):
-                waiting.discard(future)
-                yield future
-                if interrupt.asked:
-                    return
 
 
 def _outcome(task: Task, future: Any) -> Outcome:

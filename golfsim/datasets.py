@@ -9,6 +9,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,9 +97,11 @@ shared: dict[Key, Path] = {}  # sets that another process has laid out for memor
 
 
 def digest(config: DataConfig, folder: Path) -> str:
-    """A hash of what `[data]` reads; generated sets depend on the seed and the sources alone."""
+    """A hash of what `[data]` reads, and what its card says of it; generated sets are a function of card and seed."""
     card = card_of(config.set) if config.set is not None else None
-    return "generated" if card and card.kind == "generated" else _read(card, config, folder).digest()
+    found = "generated" if card and card.kind == "generated" else _read(card, config, folder).digest()
+    told = (card.records, card.classes, card.held_out, card.bounds, card.details, card.note) if card else None
+    return f"{found} {hashlib.sha256(repr(told).encode()).hexdigest()}"
 
 
 def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
@@ -117,7 +120,8 @@ def share(configs: Iterable[DataConfig], folder: Path) -> dict[Key, Path]:
         card = card_of(config.set) if config.set is not None else None
         if not (card and card.kind == "generated"):
             raw = _read(card, config, folder)
-            found[_key(card, config, folder)] = raw.laid_out(cache_folder() / "arrays")
+            with suppress(OSError):  # no place for it: each process will read it by itself
+                found[_key(card, config, folder)] = raw.laid_out(cache_folder() / "arrays")
     return found
 
 

@@ -18,6 +18,7 @@ from golfsim.memory import available, readable
 from golfsim.runner import Task
 from golfsim.scenario import Scenario
 from golfsim.store import Planned, Store, plan
+from golfsim.workers import python
 
 TRIAL_SECONDS = 3.0
 
@@ -76,8 +77,9 @@ def _cost(tasks: list[Task], how: How) -> list[str]:
 
 def try_out(task: Task) -> tuple[float, float, int]:
     """Seconds of setting up, seconds a cycle, and bytes of memory at the most; in a process of its own."""
-    command = [sys.executable, "-c", "from golfsim.estimate import trial; trial()"]
-    ended = subprocess.run(command, input=pickle.dumps(task), capture_output=True, check=False)
+    ended = subprocess.run(
+        python("golfsim.estimate", "trial"), input=pickle.dumps(task), capture_output=True, check=False
+    )
     if ended.returncode:
         lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["it was ended"]
         raise UserError(f"the trial of the largest run failed: {lines[-1]}", hint="the list of runs needs no trial")

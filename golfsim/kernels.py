@@ -64,14 +64,13 @@ def cache_folder(source: Path, users: bool = False) -> Path | None:
     file of ours that is loaded as a user's counts as one: what is compiled remembers the name of its module.
     """
     ours = not users and any(root in source.parents for root in ROOTS)
-    return _folder_for(None if ours else source.parent)
+    return _folder_for("" if ours else digest_of(sorted(source.parent.glob("*.py"))))
 
 
 @cache
-def _folder_for(beside: Path | None) -> Path | None:
+def _folder_for(beside: str) -> Path | None:
     sources = [path for root in ROOTS for path in sorted(root.rglob("*.py"))]
-    sources += sorted(beside.glob("*.py")) if beside else []
-    folder = user_cache() / "kernels" / digest_of(sources)
+    folder = user_cache() / "kernels" / (digest_of(sources) + beside)
     try:
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

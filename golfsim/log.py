@@ -142,16 +142,17 @@ def load(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
 
 
 def _pieces(path: Path, unfinished: bool) -> list[Piece]:
-    from golfsim.store import INDEX, Store
+    from golfsim.store import INDEX, WHOLE, Store
 
     if path.is_file():
         return [Piece(path, {"path": ""} | _point(path.parent))]
     roots = [file.parent for file in sorted(path.rglob(INDEX)) if Store(file.parent).planned()]
     found = [piece for root in roots for piece in Store(root).pieces(path, unfinished)]
     logs = [file for file in sorted(path.rglob(LOG)) if not any(root in file.parents for root in roots)]
-    found += [Piece(file, {"path": str(file.parent.relative_to(path))} | _point(file.parent)) for file in logs]
+    kept = [file for file in logs if unfinished or about(file.parent).get("status", WHOLE[0]) in WHOLE]
+    found += [Piece(file, {"path": str(file.parent.relative_to(path))} | _point(file.parent)) for file in kept]
     if not found:
-        raise UserError(f"{path}: {_why_nothing(path, bool(roots))}")
+        raise UserError(f"{path}: {_why_nothing(path, bool(roots or logs))}")
     return found
 
 
@@ -202,9 +203,15 @@ def _rows_of(file: Path) -> tuple[Any, str]:
 
 def _point(folder: Path) -> dict[str, Any]:
     """What tells this run's point of a sweep from the others."""
+    found = about(folder).get("point")
+    return found if isinstance(found, dict) else {}
+
+
+def about(folder: Path) -> dict[str, Any]:
+    """What `run.json` says; nothing where it cannot be read."""
     try:
-        found = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("point", {})
-    except (OSError, ValueError, AttributeError):
+        found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

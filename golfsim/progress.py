@@ -27,6 +27,7 @@ class Progress:
         self.runs, self.there = runs, there
         self.done, self.failed = there, 0
         self.under_way: dict[str, tuple[Task, int]] = {}  # by hash: the run, and its cycle
+        self._earlier: dict[str, float] = {}  # by hash: the share of a resumed run that was made before
         self._begun = time.monotonic()
 
     def begin(self, task: Task) -> None:
@@ -36,6 +37,7 @@ class Progress:
     def cycle(self, task: Task, cycle: int, error: str) -> None:
         """A cycle is done; `error` is what was measured last, in words."""
         self.under_way[task.hash] = (task, cycle)
+        self._earlier.setdefault(task.hash, (cycle - 1) / task.point.scenario.cycles)
 
     def end(self, task: Task, outcome: Outcome) -> None:
         """The run is over, whole or not."""
@@ -59,7 +61,7 @@ class Progress:
         """The time left, judged by what is done so far and how far the others are."""
         over = self.done + self.failed
         share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
-        new = over - self.there + share
+        new = over - self.there + share - sum(self._earlier.values())
         if new < 1e-3:
             return ""
         seconds = (time.monotonic() - self._begun) * max(self.runs - over - share, 0) / new

@@ -148,16 +148,25 @@ def _from_file(use: str, folder: Path) -> type[Protocol[Any]]:
     path = (folder / file).resolve()
     if not path.is_file():
         raise UserError(f"there is no file {path}", key="use", hint="the path is relative to the scenario file")
-    found = getattr(_module(path), name, None)
+    module = _module(path, _version(path))
+    found = getattr(module, name, None)
     if not (isinstance(found, type) and issubclass(found, Protocol)):
-        classes = [n for n, v in vars(_module(path)).items() if isinstance(v, type) and issubclass(v, Protocol)]
+        classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Protocol)]
         raise UserError(f"{path.name} has no protocol class “{name}”", key="use", hint=nearest(name, classes))
     return found
 
 
+def _version(path: Path) -> tuple[Any, ...]:
+    """What changes when a file or a Python file beside it changes: a process may live longer than a source."""
+    beside = [(file.name, file.stat()) for file in sorted(path.parent.glob("*.py"))]
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in beside)
+
+
 @cache
-def _module(path: Path) -> ModuleType:
+def _module(path: Path, version: tuple[Any, ...]) -> ModuleType:
     name = f"{USERS}{path.stem}"
+    if getattr(sys.modules.get(name), "__file__", None) == str(path):
+        _forget_beside(path)
     spec = util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -173,6 +182,14 @@ def _module(path: Path) -> ModuleType:
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def _forget_beside(path: Path) -> None:
+    """Let what a changed source imports from its own folder be imported anew."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and name != "__main__" and Path(file).parent == path.parent:
+            del sys.modules[name]
 
 
 def _line_in(error: BaseException, path: Path) -> str:

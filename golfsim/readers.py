@@ -48,7 +48,7 @@ class Raw:
     @cached_property
     def _digest(self) -> str:
         total = hashlib.sha256(repr((self.features, self.classes)).encode())
-        for array in (self.x, self.y, self.test_x, self.test_y, *self.columns.values()):
+        for array in (self.x, self.y, self.test_x, self.test_y, *self.columns.values(), *self.test_columns.values()):
             if array is not None:
                 total.update(f"{array.dtype.str}{array.shape}".encode())
                 total.update(np.ascontiguousarray(array).data if array.size else b"")
@@ -60,18 +60,23 @@ class Raw:
         if not place.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
             aside = Path(tempfile.mkdtemp(dir=folder))
-            arrays = {"x": self.x, "y": self.y, "test_x": self.test_x, "test_y": self.test_y}
-            for side, columns in (("column", self.columns), ("test-column", self.test_columns)):
-                arrays |= {f"{side}-{i}": columns[name] for i, name in enumerate(self.columns) if name in columns}
-            for name, array in arrays.items():
-                if array is not None:
-                    np.save(aside / f"{name}.npy", array, allow_pickle=False)
-            names = {"features": self.features, "classes": self.classes, "columns": list(self.columns)}
-            (aside / "names.json").write_text(json.dumps(names), encoding="utf-8")
-            with suppress(OSError):  # another process was faster
-                os.replace(aside, place)
-            shutil.rmtree(aside, ignore_errors=True)
+            try:
+                self._save(aside)
+                with suppress(OSError):  # another process was faster
+                    os.replace(aside, place)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
         return place
+
+    def _save(self, folder: Path) -> None:
+        arrays = {"x": self.x, "y": self.y, "test_x": self.test_x, "test_y": self.test_y}
+        for side, columns in (("column", self.columns), ("test-column", self.test_columns)):
+            arrays |= {f"{side}-{i}": columns[name] for i, name in enumerate(self.columns) if name in columns}
+        for name, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        names = {"features": self.features, "classes": self.classes, "columns": list(self.columns)}
+        (folder / "names.json").write_text(json.dumps(names), encoding="utf-8")
 
     @classmethod
     def mapped(cls, place: Path) -> Raw:

@@ -24,7 +24,7 @@ from golfsim.mechanisms import Guarantee
 from golfsim.progress import last_error
 from golfsim.records import Records
 from golfsim.scenario import Scenario
-from golfsim.store import WHOLE
+from golfsim.store import WHOLE, about_run, hash_of
 from golfsim.sweep import Point
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
     """Make one run, from its last checkpoint if it has one, and write its log."""
     begun = time.perf_counter()
     with telling(task.point.scenario):
+        _check_content(task)
         simulation, notes = checkpoint.resumed(
             lambda: Simulation(task.point.scenario, task.run, task.threads), task.folder
         )
@@ -142,9 +143,19 @@ def perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
         write(simulation, task, about, times)
     if about["status"] in WHOLE:
         checkpoint.forget(task.folder)
+        (task.folder / TRACE).unlink(missing_ok=True)
     return Outcome(
         about["status"], simulation.world.cycle, time.perf_counter() - begun, measured=last_error(simulation)
     )
+
+
+def _check_content(task: Task) -> None:
+    """Refuse to make a run of other sources, data or files than it was planned with, which has another hash."""
+    if hash_of(task.point.scenario, task.run) != task.hash:
+        raise UserError(
+            "golfsim, the data or a file that the scenario names is not the one that the run was planned with",
+            hint="run again; workers of a cluster need the same golfsim and the same files",
+        )
 
 
 def attempt(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
@@ -152,7 +163,7 @@ def attempt(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
     begun = time.perf_counter()
     try:
         return perform(task, told, interrupt)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not isinstance(error, UserError):
             _keep_trace(task.folder)
         return Outcome("failed", seconds=time.perf_counter() - begun, error=explained(error))
@@ -264,8 +275,14 @@ def _of_layers(simulation: Simulation) -> dict[str, float]:
 
 
 def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: dict[str, float]) -> None:
-    """Write log, scenario and `run.json`; `outcome` is the run's status and what went wrong."""
+    """Write log, scenario and `run.json`; `outcome` is the run's status and what went wrong.
+
+    What is not whole never takes the place of what is, as when a run is made once more and interrupted.
+    """
     scenario = simulation.scenario
+    there = about_run(task.folder)
+    if outcome["status"] not in WHOLE and there.get("hash") == task.hash and there.get("status") in WHOLE:
+        return
     about: dict[str, Any] = outcome | {
         "point": task.point.values,
         "name": scenario.name,

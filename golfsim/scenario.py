@@ -62,7 +62,7 @@ class Scenario(Settings):
     @classmethod
     def of(cls, tree: Mapping[str, Any], folder: str | Path = ".") -> Scenario:
         """Check a scenario given as nested dictionaries, as `tomllib` would read it."""
-        return cls._checked(Source("scenario", Path(folder), dict(tree), {}, tuple(cls.model_fields)), ())
+        return cls._checked(Source("scenario", Path(folder).absolute(), dict(tree), {}, tuple(cls.model_fields)), ())
 
     def change(self, changes: Changes, where: str | None = None) -> Scenario:
         """A copy with other values at some paths, checked anew; `where` names the place of the changes in errors."""

@@ -36,7 +36,7 @@ class Source:
     def read(cls, path: Path, top_level: Iterable[str]) -> Source:
         """The tree and lines of a file; what is not TOML is refused."""
         text = _text_of(path)
-        return cls(str(path), path.parent, _parse(path, text), key_lines(text), tuple(top_level))
+        return cls(str(path), path.parent.absolute(), _parse(path, text), key_lines(text), tuple(top_level))
 
     def changed(self, changes: Changes, where: str | None = None) -> Source:
         """A copy with other values at some paths; `where` names the place of the changes in messages."""

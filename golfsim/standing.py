@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from golfsim.errors import UserError
-from golfsim.store import INDEX, WHOLE, Store
+from golfsim.store import INDEX, SHORT, WHOLE, Entry, Store
 
 STATES = ("whole", "interrupted", "failed", "under way", "missing")
 NAMED = 10  # points and failures that are listed
@@ -23,11 +23,11 @@ def of(folder: Path) -> dict[str, Any]:
     failures, older = [], 0
     for root in roots:
         store = Store(root)
-        asked = store.planned()
+        asked, begun = store.planned(), {file.parent.name[-SHORT:] for file in root.rglob("run-*/checkpoint-*")}
         older += len(store.entries().keys() - {hash_ for hash_, _, _ in asked})
         for hash_, values, entry in asked:
             point = ", ".join(f"{key} = {value}" for key, value in values.items() if key not in ("run", "seed"))
-            state = _state(root, hash_, entry)
+            state = _state(entry, hash_[:SHORT] in begun)
             points.setdefault(point, Counter())[state] += 1
             if entry and state == "failed":
                 failures.append({"point": point, "run": values["run"], "error": entry.error})
@@ -40,20 +40,20 @@ def of(folder: Path) -> dict[str, Any]:
     }
 
 
-def _state(root: Path, hash_: str, entry: Any) -> str:
+def _state(entry: Entry | None, begun: bool) -> str:
     if entry is not None:
-        return "whole" if entry.status in WHOLE else str(entry.status)
-    begun = next(root.rglob(f"run-*-{hash_[:8]}/checkpoint-*"), None)
+        return "whole" if entry.status in WHOLE else entry.status
     return "under way" if begun else "missing"
 
 
 def text(folder: Path, found: dict[str, Any]) -> str:
     """The same for people."""
     counts = {state: number for state, number in found["runs"].items() if number}
-    lines = [f"{folder}: {sum(counts.values())} runs: " + ", ".join(f"{n} {state}" for state, n in counts.items())]
+    states = ", ".join(f"{n} {state}" for state, n in counts.items())
+    lines = [f"{folder}: {sum(counts.values())} runs: {states or 'the index is damaged, golfsim run makes it again'}"]
     unfinished = {p: c for p, c in found["points"].items() if set(c) != {"whole"}}
-    for point, states in list(unfinished.items())[:NAMED] if len(found["points"]) > 1 else ():
-        lines.append(f"  {point}: " + ", ".join(f"{n} {state}" for state, n in states.items()))
+    for point, numbers in list(unfinished.items())[:NAMED] if len(found["points"]) > 1 else ():
+        lines.append(f"  {point}: " + ", ".join(f"{n} {state}" for state, n in numbers.items()))
     lines += [f"  … and {len(unfinished) - NAMED} more points"] if len(unfinished) > NAMED else []
     for failure in found["failures"][:NAMED]:
         where = f"{failure['point']}, " if failure["point"] else ""

@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import golfsim
 from golfsim.kernels import ROOTS, digest_of
-from golfsim.log import ABOUT, LOG, Piece
+from golfsim.log import LOG, Piece, about
 
 if TYPE_CHECKING:
     from golfsim.scenario import Scenario
@@ -37,6 +38,7 @@ create table if not exists runs (hash text primary key, folder text, status text
 create table if not exists plan (file text, place int, hash text, point text, run int, seed int,
                                  primary key (file, place));
 """
+COLUMNS = {"runs": "hash folder status error cycles seconds", "plan": "file place hash point run seed"}
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,19 @@ def plan(points: Iterable[Point]) -> list[Planned]:
     for point in points:
         content = content_of(point.scenario)
         for run in range(1, point.scenario.runs + 1):
-            seed = point.scenario.seed + run - 1
-            folds = point.scenario.data is not None and point.scenario.data.folds
-            number = run if folds else 0  # which fold a run holds out depends on its number, and not on its seed alone
-            found.append(Planned(point, run, seed, _sha256(f"{content}\n{seed}\n{number}")))
+            found.append(Planned(point, run, point.scenario.seed + run - 1, _hash(content, point.scenario, run)))
     return found
+
+
+def hash_of(scenario: Scenario, run: int) -> str:
+    """The hash of the content of one run, as it is now and here."""
+    return _hash(content_of(scenario), scenario, run)
+
+
+def _hash(content: str, scenario: Scenario, run: int) -> str:
+    folded = scenario.data is not None and scenario.data.folds
+    number = run if folded else 0  # which fold is held out depends on the number, not on the seed alone
+    return _sha256(f"{content}\n{scenario.seed + run - 1}\n{number}")
 
 
 def content_of(scenario: Scenario) -> str:
@@ -90,7 +100,7 @@ def content_of(scenario: Scenario) -> str:
     from golfsim.datasets import digest
 
     essence = scenario.essence()
-    parts = [essence, code_version(), _inputs(essence, scenario.folder)]
+    parts = [essence, code_version(), _inputs(essence, scenario.folder), _plugins(essence, scenario.folder)]
     if scenario.data is not None:
         parts.append(digest(scenario.data, scenario.folder))
     return _sha256(json.dumps(parts, sort_keys=True))
@@ -99,8 +109,9 @@ def content_of(scenario: Scenario) -> str:
 @cache
 def code_version() -> str:
     """Our version and a hash of those of our sources that a row can depend on."""
-    sources = [path for root in ROOTS for path in sorted(root.rglob("*.py"))]
-    return f"{golfsim.__version__} {digest_of(path for path in sources if not set(ONLY_SHOWN) & set(path.parts))}"
+    sources = [(root, path) for root in ROOTS for path in sorted(root.rglob("*.py"))]
+    kept = (path for root, path in sources if not set(ONLY_SHOWN) & set(path.relative_to(root).parts))
+    return f"{golfsim.__version__} {digest_of(kept)}"
 
 
 def _inputs(essence: Any, folder: Path) -> dict[str, str]:
@@ -112,6 +123,18 @@ def _inputs(essence: Any, folder: Path) -> dict[str, str]:
             found[text] = digest_of(sorted((folder / file).parent.glob("*.py")))
         elif _is_file(folder / text):
             found[text] = digest_of([folder / text])
+    return found
+
+
+def _plugins(essence: Any, folder: Path) -> dict[str, str]:
+    """The hash of the sources of each protocol that another installed package offers."""
+    from golfsim.protocol import find
+
+    found = {}
+    for use in {layer["use"] for layer in essence["protocol"] if ":" not in layer["use"]}:
+        source = Path(sys.modules[find(use, folder).__module__].__file__ or "")
+        if not any(root in source.parents for root in ROOTS):
+            found[use] = digest_of(sorted(source.parent.glob("*.py")))
     return found
 
 
@@ -152,8 +175,8 @@ class Store:
 
     def planned(self) -> list[tuple[str, dict[str, Any], Entry | None]]:
         """What all scenario files that wrote here asked for last: hash; point, run and seed; the run if it is there."""
-        known = self.entries()
         rows = self._rows("select hash, point, run, seed from plan order by file, place")
+        known = self._known({row[0] for row in rows})
         return [
             (hash_, json.loads(point) | {"run": run, "seed": seed}, known.get(hash_))
             for hash_, point, run, seed in dict.fromkeys(rows)
@@ -178,74 +201,85 @@ class Store:
         """What a query finds; nothing where there is no index that can be read."""
         if not self.index.is_file():
             return []
-        try:
-            with closing(sqlite3.connect(f"{self.index.resolve().as_uri()}?mode=ro", uri=True, timeout=60)) as index:
-                return index.execute(query).fetchall()
-        except sqlite3.DatabaseError as error:
-            if "locked" in str(error):
-                raise OSError(f"{self.index}: {error}") from error
-            return []
+        for mode in ("ro", "rw"):  # what a killed process has left half done can only be undone by writing
+            place = f"{self.index.resolve().as_uri()}?mode={mode}"
+            try:
+                with closing(sqlite3.connect(place, uri=True, timeout=60)) as index:
+                    return index.execute(query).fetchall()
+            except sqlite3.DatabaseError as error:
+                if "locked" in str(error):
+                    raise OSError(f"{self.index}: {error}") from error
+        return []
 
     def ask_for(self, file: str, runs: list[Planned]) -> dict[str, Entry]:
         """Note what a scenario file asks for now; returns those runs that are whole, by hash."""
         rows = [(file, n, r.hash, json.dumps(r.point.values), r.run, r.seed) for n, r in enumerate(runs)]
-        with self._writing() as index:
-            index.execute("delete from plan where file = ?", (file,))
-            index.executemany("insert into plan values (?, ?, ?, ?, ?, ?)", rows)
+        self._write(
+            ("delete from plan where file = ?", [(file,)]), ("insert into plan values (?, ?, ?, ?, ?, ?)", rows)
+        )
         there, known = self.whole(runs), self.entries()
         self.record([entry for hash_, entry in there.items() if known.get(hash_) != entry])
         return there
 
     def whole(self, runs: list[Planned]) -> dict[str, Entry]:
         """Those of the runs that are whole and there, by hash, also where the index has not heard of them."""
-        known, found = self.entries(), {}
-        for planned in runs:
-            entry = known.get(planned.hash)
-            if entry is None or not (entry.status in WHOLE and (self.folder / entry.folder / LOG).is_file()):
-                entry = self._from_file(planned.folder)
-            if entry and entry.hash == planned.hash and entry.status in WHOLE:
-                found[planned.hash] = entry
-        return found
+        return {hash_: entry for hash_, entry in self._known({r.hash for r in runs}).items() if entry.status in WHOLE}
 
-    def _from_file(self, folder: str) -> Entry | None:
-        """What `run.json` says of a run that the index does not know."""
-        try:
-            about = json.loads((self.folder / folder / ABOUT).read_text(encoding="utf-8"))
-            (self.folder / folder / LOG).stat()
-            return Entry(about["hash"], folder, about["status"], about.get("error", ""), about["cycles"])
-        except (OSError, ValueError, KeyError, TypeError):
+    def _known(self, hashes: set[str]) -> dict[str, Entry]:
+        """What is known of these runs: by the index, or by their own files where it has not heard of their end."""
+        known = {hash_: entry for hash_, entry in self.entries().items() if hash_ in hashes}
+        whole = {h: e for h, e in known.items() if e.status in WHOLE and (self.folder / e.folder / LOG).is_file()}
+        known = {h: e for h, e in known.items() if e.status not in WHOLE} | whole
+        unclear = hashes - whole.keys()
+        short = {hash_[:SHORT] for hash_ in unclear}
+        for folder in self.folder.rglob("run-*-*") if unclear else ():
+            entry = self._from_file(folder) if folder.name[-SHORT:] in short else None
+            if entry and entry.hash in unclear and (entry.status in WHOLE or entry.hash not in known):
+                known[entry.hash] = entry
+        return known
+
+    def _from_file(self, folder: Path) -> Entry | None:
+        """What `run.json` says of the run in a folder."""
+        told = about_run(folder)
+        if not {"hash", "status", "cycles"} <= told.keys():
             return None
+        name = str(folder.relative_to(self.folder))
+        return Entry(told["hash"], name, told["status"], told.get("error", ""), told["cycles"])
 
     def record(self, entries: list[Entry]) -> None:
-        """Note runs that are over."""
-        rows = [tuple(asdict(entry).values()) for entry in entries]
+        """Note runs that are over; one that is whole stays so, whatever becomes of it when it is made once more."""
+        rows = [tuple(asdict(self._better(entry)).values()) for entry in entries]
         if rows:
-            with self._writing() as index:
-                index.executemany("insert or replace into runs values (?, ?, ?, ?, ?, ?)", rows)
+            self._write(("insert or replace into runs values (?, ?, ?, ?, ?, ?)", rows))
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction; an index that is damaged is put aside and begun anew."""
+    def _better(self, entry: Entry) -> Entry:
+        there = None if entry.status in WHOLE else self._from_file(self.folder / entry.folder)
+        return there if there and there.hash == entry.hash and there.status in WHOLE else entry
+
+    def _write(self, *statements: tuple[str, list[Any]]) -> None:
+        """All statements or none; an index that is damaged, or of another version, is put aside and begun anew."""
         try:
-            self._prepared().close()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise OSError(f"{self.index}: {error}") from error
-            os.replace(self.index, self.index.with_suffix(".damaged"))
-        index = self._prepared()
-        try:
-            with index:
-                yield index
+            try:
+                self._transaction(statements)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                os.replace(self.index, self.index.with_suffix(".damaged"))
+                self._transaction(statements)
         except sqlite3.OperationalError as error:
             raise OSError(f"{self.index}: {error}") from error
-        finally:
-            index.close()
 
-    def _prepared(self) -> sqlite3.Connection:
-        index = sqlite3.connect(self.index, timeout=60)
-        try:
+    def _transaction(self, statements: Iterable[tuple[str, list[Any]]]) -> None:
+        with closing(sqlite3.connect(self.index, timeout=60)) as index:
             index.executescript(TABLES)
-        except sqlite3.DatabaseError:
-            index.close()
-            raise
-        return index
+            for table, columns in COLUMNS.items():
+                if [row[1] for row in index.execute(f"pragma table_info({table})")] != columns.split():
+                    raise sqlite3.DatabaseError("of another version")
+            with index:
+                for statement, rows in statements:
+                    index.executemany(statement, rows)
+
+
+def about_run(folder: Path) -> dict[str, Any]:
+    """What `run.json` says of a run whose log is there; nothing where there is none."""
+    return about(folder) if (folder / LOG).is_file() else {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from golfsim.errors import UserError
 from golfsim.scenario import Scenario
+from golfsim.store import INDEX
 
 Changes = dict[str, Any]
 
@@ -52,14 +53,14 @@ def points(scenario: Scenario) -> list[Point]:
         where = f"{scenario.file}, at " + ", ".join(f"{k} = {v}" for k, v in values.items())
         if any(values == point.values for point in found):
             raise UserError("two points of the sweep are the same", key="sweep", hint="each value may stand there once")
-        folder = _folder(values, {point.folder for point in found})
+        folder = _folder(values, {INDEX, *(point.folder for point in found)})
         found.append(Point(values, plain.change(changes, where=where) if changes else plain, folder))
     return found
 
 
 def _folder(values: Changes, taken: set[str]) -> str:
     words = [str(v) if k == "case" else f"{k}={v}" for k, v in values.items()]
-    name = re.sub(r"[^\w.=,+-]+", "_", ",".join(words))[:150]
+    name = re.sub(r"^\.+|[^\w.=,+-]+", "_", ",".join(words)).encode()[:150].decode(errors="ignore")
     numbered = (f"{name}.{number}" for number in itertools.count(2))
     return name if name not in taken else next(other for other in numbered if other not in taken)
 

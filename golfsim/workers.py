@@ -36,7 +36,7 @@ class Worker:
     def __init__(self, shared: dict[Key, Path], events: SimpleQueue[tuple[Worker, str, Any]]) -> None:
         self.task: Task | None = None
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "golfsim.workers"],
+            python("golfsim.workers", "serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | dict.fromkeys(ONE_EACH, "1"),
@@ -94,7 +94,7 @@ class _Pool:
         stopping = False
         self._hand_out()
         while any(worker.task for worker in self._pool):
-            event = _next(self._events)
+            event = next_of(self._events)
             if interrupt.asked and not stopping:
                 stopping = True
                 self._waiting.clear()
@@ -163,7 +163,7 @@ class _Pool:
             worker.end()
 
 
-def _next(events: SimpleQueue[Any]) -> Any:
+def next_of(events: SimpleQueue[Any]) -> Any:
     """The next event, or None after a while: so that Ctrl-C is noticed."""
     from queue import Empty
 
@@ -174,6 +174,12 @@ def _next(events: SimpleQueue[Any]) -> Any:
 
 
 # What both sides need
+
+
+def python(module: str, function: str) -> list[str]:
+    """The command of a fresh interpreter that finds modules where this one does, and none besides."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; {function}()"
+    return [sys.executable, "-P", "-c", code]
 
 
 def _say(stream: IO[bytes], kind: str, what: Any) -> None:
@@ -209,14 +215,16 @@ def serve() -> None:
 def _obey(tasks: SimpleQueue[Task], interrupt: Interrupt) -> None:
     from golfsim import datasets
 
-    for kind, what in _messages(sys.stdin.buffer):
-        if kind == "task":
-            tasks.put(what)
-        elif kind == "stop":
-            interrupt.asked = True
-        elif kind == "shared":
-            datasets.shared.update(what)
-    os._exit(1)
+    try:
+        for kind, what in _messages(sys.stdin.buffer):
+            if kind == "task":
+                tasks.put(what)
+            elif kind == "stop":
+                interrupt.asked = True
+            elif kind == "shared":
+                datasets.shared.update(what)
+    finally:
+        os._exit(1)
 
 
 def _telling(master: IO[bytes]) -> Told:
@@ -228,7 +236,3 @@ def _telling(master: IO[bytes]) -> Told:
             _say(master, "cycle", (number, error))
 
     return Told(cycle, lambda text: _say(master, "note", text))
-
-
-if __name__ == "__main__":
-    serve()

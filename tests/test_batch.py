@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from helpers import AVERAGING, HERE, JIT, learning_tree, tree
 
-from golfsim import batch, datasets, estimate, progress, standing
+from golfsim import batch, datasets, estimate, progress, standing, store, sweep
 from golfsim.errors import UserError
 from golfsim.log import load
 from golfsim.runner import Interrupt
@@ -276,7 +276,81 @@ def test_after_an_interruption_nothing_new_begins_and_the_rest_goes_on_later(tmp
     assert rows(tmp_path / "a") == rows(tmp_path / "b")
 
 
+def test_a_mistake_in_a_users_file_is_not_taken_for_results_that_cannot_be_written(tmp_path):
+    source = FAULTY.replace('raise KeyError("nothing")', 'open("/nowhere/parameters.csv")')
+    with pytest.raises(FileNotFoundError, match=r"parameters\.csv"):
+        batch.run(faulty(tmp_path, source, bad=[True], runs=1), tmp_path / "r", batch.How())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_protocol_that_wants_to_exit_fails_and_stops_nobody_else(tmp_path, workers):
+    source = FAULTY.replace('raise KeyError("nothing")', "raise SystemExit(0)")
+    made = batch.run(faulty(tmp_path, source), tmp_path / "r", batch.How(workers=workers))
+    assert [outcome.error.split(": ", 1)[1] for _, outcome in made.failures] == ["in step: SystemExit: 0"] * 2
+
+
+def test_without_a_place_for_the_cache_each_worker_reads_the_data_by_itself(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "file"))
+    assert datasets.share([learning().data], HERE) == {}
+
+
+def test_workers_find_the_modules_that_their_master_finds(tmp_path):
+    """A file of the user's called like a module of Python's is none of them; what a script adds to the path is."""
+    import subprocess
+    import sys
+
+    (tmp_path / "random.py").write_text("raise RuntimeError('not this one')")
+    (tmp_path / "s.toml").write_text(LONG.replace("100_000_000", "5"))
+    script = (
+        f"import sys\nsys.path.insert(0, {str(HERE.parent)!r})\nimport golfsim\nfrom golfsim.scenario import Scenario\n"
+        "print(len(golfsim.run(Scenario.load('s.toml'), workers=2)['run'].unique()))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-P", "-c", script]
+    assert subprocess.check_output(command, cwd=tmp_path, env=environment, text=True) == "4\n"
+
+
+def test_what_a_run_leaves_on_its_way_is_gone_once_it_is_whole(tmp_path):
+    ((task, _),) = batch.run(scenario(runs=1), tmp_path, batch.How()).outcomes.values()
+    for file in task.folder.iterdir():
+        file.unlink()
+    for name in (".checkpoint-000000000003.abc", "checkpoint-000000000003", "error.txt"):
+        (task.folder / name).write_text("left by a process that was killed")
+    batch.run(scenario(runs=1), tmp_path, batch.How())
+    assert sorted(file.name for file in task.folder.iterdir()) == ["log.parquet", "run.json", "scenario.toml"]
+
+
+def test_nothing_to_do_needs_no_cluster(tmp_path):
+    batch.run(scenario(), tmp_path, batch.How())
+    assert batch.run(scenario(), tmp_path, batch.How(scheduler="tcp://127.0.0.1:9")).outcomes == {}
+
+
+def test_runs_on_a_cluster_have_one_thread_unless_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(batch, "cores", lambda: 8)
+    runs = store.plan(sweep.points(scenario(runs=2)))
+
+    def threads(**how):
+        return {task.threads for task in batch.to_do(runs, {}, tmp_path, batch.How(workers=None, **how))}
+
+    assert (threads(), threads(scheduler="tcp://a:1"), threads(scheduler="tcp://a:1", threads=3)) == ({4}, {1}, {3})
+
+
 # What is told
+
+
+def test_the_time_left_counts_only_what_is_done_since_the_beginning(monkeypatch, tmp_path):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    runs = store.plan(sweep.points(scenario(runs=1, cycles=100)))
+    (task,) = batch.to_do(runs, {}, tmp_path, batch.How())
+    shown = progress.Progress()
+    shown.plan(1, there=0)
+    shown.begin(task)
+    shown.cycle(task, 81, "")  # resumed after 80
+    now[0] = 10.0
+    shown.cycle(task, 90, "")
+    assert shown.left() == "0:00:10 left"
 
 
 def test_the_time_left_is_judged_by_what_is_done(monkeypatch):

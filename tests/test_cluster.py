@@ -103,6 +103,71 @@ def test_a_failed_run_is_told_from_the_cluster_too(dask, tmp_path):
     assert "has no metric “nothing”" in made.complaint()
 
 
+class Counting(batch.Progress):
+    def plan(self, runs, there):
+        super().plan(runs, there)
+        self.most = 0
+
+    def begin(self, task):
+        super().begin(task)
+        self.most = max(self.most, len(self.under_way))
+
+
+def test_as_many_runs_are_said_to_be_running_as_the_cluster_has_threads(dask, tmp_path):
+    address, _ = dask
+    shown = Counting()
+    batch.run(scenario(), tmp_path, batch.How(scheduler=address), shown)
+    assert (shown.most, shown.done, shown.under_way) == (2, 6, {})
+
+
+def test_the_cluster_keeps_nothing_of_runs_that_have_come_back(dask, tmp_path):
+    """Else it would make them again when the worker that keeps them dies."""
+    address, _ = dask
+    kept = []
+
+    class Looking(batch.Progress):
+        def end(self, task, outcome):
+            super().end(task, outcome)
+            with distributed.Client(address) as client:
+                names = {key for keys in client.has_what().values() for key in keys}
+            kept.append(len([name for name in names if name.startswith("golfsim-")]))
+
+    batch.run(scenario(cycles=2000), tmp_path, batch.How(scheduler=address), Looking())
+    assert max(kept) <= 3
+
+
+PROTOCOL = """
+from golfsim.protocol import LayerConfig, Protocol
+
+class Counting(Protocol[LayerConfig]):
+    Config = LayerConfig
+
+    def observe(self, world):
+        return {{"count": {count}}}
+"""
+
+
+def test_a_protocol_beside_the_scenario_is_found_and_its_changes_are_seen(dask, tmp_path, monkeypatch):
+    address, _ = dask
+    table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3, runs=4)
+    (tmp_path / "here").mkdir()
+    for count in (1, 22):
+        (tmp_path / "here/mine.py").write_text(PROTOCOL.format(count=count))
+        monkeypatch.chdir(tmp_path / "here")
+        frame = batch.run(Scenario.of(table), tmp_path / "r", batch.How(scheduler=address)).frame()
+        assert set(frame.loc[frame["metric"] == "count", "value"]) == {count}
+
+
+def test_a_worker_with_another_golfsim_is_refused(dask, tmp_path, monkeypatch):
+    from golfsim import store
+
+    address, _ = dask
+    monkeypatch.setattr(store, "code_version", lambda: "another")
+    made = batch.run(scenario(runs=1), tmp_path, batch.How(scheduler=address))
+    assert len(made.failures) == 2
+    assert "workers of a cluster need the same golfsim" in made.complaint()
+
+
 def test_a_cluster_of_our_own_on_this_machine(tmp_path):
     made = batch.run(scenario(runs=1), tmp_path / "there", batch.How(workers=2, scheduler="local"))
     assert not made.failures

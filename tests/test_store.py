@@ -1,22 +1,32 @@
 """The results folder: which runs are there, and which a scenario asks for now."""
 
 import json
+import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from importlib import metadata
 
 import pytest
 from helpers import AVERAGING, HERE, tree
 
-from golfsim import batch, store
+import golfsim
+from golfsim import batch, datasets, protocol, standing, store
 from golfsim.errors import UserError
 from golfsim.log import load
+from golfsim.protocol import installed
+from golfsim.runner import Interrupt
 from golfsim.scenario import Scenario
 from golfsim.store import Entry, Store, plan
 from golfsim.sweep import points
 
 PEERS = {"name": "peers", "use": "uniform"}
 SWEEP = {"transport.loss": [0.0, 0.5]}
+ROOT = HERE.parent
 
 
 def scenario(**tables):
@@ -148,9 +158,9 @@ def test_interrupted_and_failed_runs_are_run_again(tmp_path):
     place = Store(tmp_path)
     entries = list(place.entries().values())
     for entry, status in zip(entries, ["interrupted", "failed"], strict=False):
-        place.record([Entry(entry.hash, entry.folder, status)])
         file = tmp_path / entry.folder / "run.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"status": status}))
+        place.record([Entry(entry.hash, entry.folder, status)])
     assert len(load(tmp_path)["path"].unique()) == 2
     assert len(load(tmp_path, unfinished=True)["path"].unique()) == 4
     assert len(made(tmp_path)) == 2
@@ -188,3 +198,199 @@ def test_seeds_may_be_swept(tmp_path):
     found = batch.run(scenario(sweep={"seed": [5, 9]}), tmp_path, batch.How())
     for frame in (found.frame(), load(tmp_path)):
         assert set(zip(frame["seed"], frame["run"], strict=True)) == {(5, 1), (6, 2), (9, 1), (10, 2)}
+
+
+# What must not be taken for something else
+
+
+def test_the_content_does_not_depend_on_where_golfsim_is_installed(tmp_path):
+    """In a folder called “report” too, other sources are another content."""
+    place = tmp_path / "report"
+    for folder in ("golfsim", "protocols", "data"):
+        shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def version():
+        code = "from golfsim.store import code_version; print(code_version())"
+        environment = os.environ | {"PYTHONPATH": str(place)}
+        return subprocess.check_output([sys.executable, "-P", "-c", code], env=environment, text=True)
+
+    before = version()
+    assert before.strip() == store.code_version()
+    (place / "golfsim/engine.py").write_text("# other\n")
+    assert version() != before
+
+
+def test_what_a_card_says_is_part_of_the_content(monkeypatch):
+    table = tree(PEERS, data={"set": "spambase", "scale": ["minmax"]}, nodes={})
+    before = store.content_of(Scenario.of(table))
+    card = replace(datasets.card_of("spambase"), bounds={"default": (0.0, 7.0)})
+    monkeypatch.setattr(datasets, "card_of", lambda name: card)
+    assert store.content_of(Scenario.of(table)) != before
+
+
+def test_the_sources_of_another_packages_protocol_are_part_of_the_content(tmp_path, monkeypatch):
+    (tmp_path / "offered.py").write_text((HERE / "user_protocols/averaging.py").read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+    point = metadata.EntryPoint("offered", "offered:Averaging", "golfsim.protocols")
+    monkeypatch.setattr(protocol, "installed", lambda: {"uniform": installed()["uniform"], "offered": point})
+    table = tree(PEERS, AVERAGING | {"use": "offered"}, nodes=3)
+    before = store.content_of(Scenario.of(table))
+    (tmp_path / "helper.py").write_text("x = 1\n")
+    assert store.content_of(Scenario.of(table)) != before
+
+
+COUNTING = """
+from golfsim.protocol import LayerConfig, Protocol
+
+class Counting(Protocol[LayerConfig]):
+    Config = LayerConfig
+
+    def observe(self, world):
+        return {{"count": {count}}}
+"""
+
+
+def count_of(frame):
+    return set(frame.loc[frame["metric"] == "count", "value"])
+
+
+def test_a_protocol_that_is_changed_while_python_runs_is_loaded_anew(tmp_path):
+    """Else rows of the old source would stand under the hash of the new one."""
+    table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3)
+    for count in (1, 22):
+        (tmp_path / "mine.py").write_text(COUNTING.format(count=count))
+        assert count_of(golfsim.run(Scenario.of(table, tmp_path), tmp_path / "r")) == {count}
+
+
+def test_what_a_changed_protocol_imports_is_loaded_anew_too(tmp_path):
+    table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3)
+    (tmp_path / "mine.py").write_text("import aside_of_mine\n" + COUNTING.format(count="aside_of_mine.COUNT"))
+    for count in (1, 22):
+        (tmp_path / "aside_of_mine.py").write_text(f"COUNT = {count}\n")
+        assert count_of(golfsim.run(Scenario.of(table, tmp_path), tmp_path / "r")) == {count}
+
+
+def test_a_run_whose_files_change_before_it_begins_is_refused(tmp_path):
+    (tmp_path / "mine.py").write_text(COUNTING.format(count=1))
+    table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3, runs=3)
+
+    class Editing(batch.Progress):
+        def end(self, task, outcome):
+            super().end(task, outcome)
+            (tmp_path / "mine.py").write_text(COUNTING.format(count=22))
+
+    made = batch.run(Scenario.of(table, tmp_path), tmp_path / "r", batch.How(), Editing())
+    assert [outcome.status for _, outcome in made.outcomes.values()] == ["finished", "failed", "failed"]
+    assert "is not the one that the run was planned with" in made.complaint()
+    assert count_of(load(tmp_path / "r")) == {1}
+
+
+# The index
+
+
+def damaged_inside(file):
+    content = file.read_bytes()
+    file.write_bytes(content[:4096] + b"garbage!" * ((len(content) - 4096) // 8))
+
+
+def of_another_version(file):
+    with closing(sqlite3.connect(file)) as index:
+        index.execute("alter table plan drop column seed")
+
+
+def half_written(file):
+    """What a process leaves that is killed in the middle of a transaction."""
+    code = (
+        "import os, sqlite3, sys\nindex = sqlite3.connect(sys.argv[1])\nindex.execute('pragma cache_size = 1')\n"
+        "index.execute('begin')\nindex.execute('delete from plan')\n"
+        "index.executemany('insert into runs values (?, 1, 2, 3, 4, 5)', [(str(n) * 99,) for n in range(3000)])\n"
+        "os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code, file], check=False)
+    assert file.with_name(store.INDEX + "-journal").exists()
+
+
+@pytest.mark.parametrize("damage", [damaged_inside, of_another_version, half_written])
+def test_an_index_that_cannot_be_used_is_made_again(tmp_path, damage):
+    made(tmp_path)
+    rows = load(tmp_path)
+    damage(tmp_path / store.INDEX)
+    assert made(tmp_path) == []
+    assert load(tmp_path).equals(rows)
+
+
+def test_what_a_killed_process_has_left_half_done_is_undone_for_readers_too(tmp_path):
+    made(tmp_path)
+    rows = load(tmp_path)
+    half_written(tmp_path / store.INDEX)
+    assert standing.of(tmp_path)["runs"]["whole"] == 4
+    assert load(tmp_path).equals(rows)
+
+
+def test_a_lost_index_costs_nothing_also_where_runs_have_other_names_now(tmp_path):
+    made(tmp_path)
+    (tmp_path / store.INDEX).unlink()
+    assert len(made(tmp_path, runs=10)) == 16  # run-1 is run-01 now
+
+
+def test_runs_that_the_index_has_not_heard_of_are_found(tmp_path):
+    """As after kill -9 in the second after they ended."""
+    made(tmp_path)
+    rows = load(tmp_path)
+    with closing(sqlite3.connect(tmp_path / store.INDEX)) as index, index:
+        index.execute("delete from runs")
+    assert standing.of(tmp_path)["runs"]["whole"] == 4
+    assert load(tmp_path).equals(rows)
+
+
+def test_the_index_hears_of_a_run_within_seconds_also_if_no_other_one_ends(tmp_path):
+    with batch.recording(Store(tmp_path)) as record:
+        record(Entry("a", "f", "finished"))
+        record(Entry("b", "f", "finished"))
+        limit = time.monotonic() + 20
+        while len(Store(tmp_path).entries()) < 2 and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert len(Store(tmp_path).entries()) == 2
+
+
+def test_without_an_index_too_only_whole_runs_are_loaded(tmp_path):
+    made(tmp_path)
+    file = next(tmp_path.glob("*loss=0.5/run-2-*/run.json"))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"status": "interrupted"}))
+    (tmp_path / store.INDEX).unlink()
+    assert len(load(tmp_path)["path"].unique()) == 3
+    assert len(load(tmp_path / "transport.loss=0.5")["path"].unique()) == 1
+    assert len(load(tmp_path, unfinished=True)["path"].unique()) == 4
+
+
+def test_what_is_whole_stays_so_when_it_is_made_again_and_interrupted(tmp_path):
+    made(tmp_path)
+    rows = load(tmp_path)
+    interrupt = Interrupt()
+
+    class Impatient(batch.Progress):
+        def cycle(self, task, cycle, error):
+            interrupt.asked = cycle == 3
+
+    again = batch.run(scenario(), tmp_path, batch.How(force=True), Impatient(), interrupt)
+    assert [outcome.status for _, outcome in again.outcomes.values()] == ["interrupted"]
+    assert load(tmp_path).equals(rows)
+    assert standing.of(tmp_path)["runs"]["whole"] == 4
+
+
+def test_the_state_of_thousands_of_missing_runs_is_told_at_once(tmp_path):
+    Store(tmp_path).ask_for("s", plan(points(scenario(runs=3000))))
+    for number in range(500):
+        (tmp_path / f"p/run-{number}-00000000").mkdir(parents=True)
+    begun = time.monotonic()
+    assert standing.of(tmp_path)["runs"]["missing"] == 6000
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("label", ["..", ".hidden", "index.sqlite", "漢" * 150, "a/b\\c:d*?"])
+def test_any_label_makes_a_folder_inside_the_results(tmp_path, label):
+    out = tmp_path / "r"
+    found = batch.run(scenario(sweep={}, case=[{"label": label}]), out, batch.How())
+    assert not found.failures
+    assert [file.name for file in tmp_path.iterdir()] == ["r"]
+    assert load(out)["case"].unique().tolist() == [label]

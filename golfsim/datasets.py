@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from golfsim.fetch import Card, cache_folder, card_of, cards, complete, data_fol
 from golfsim.generate import FEATURES, GENERATORS
 from golfsim.readers import Raw
 from golfsim.settings import DataConfig
+
+if TYPE_CHECKING:
+    from golfsim.binning import Grouping
 
 __all__ = ["Card", "Dataset", "cards", "load"]
 
@@ -92,6 +95,21 @@ def digest(config: DataConfig, folder: Path) -> str:
     """A hash of what `[data]` reads; generated sets depend on the seed and the sources alone."""
     card = card_of(config.set) if config.set is not None else None
     return "generated" if card and card.kind == "generated" else _read(card, config, folder).digest()
+
+
+def span(config: DataConfig) -> tuple[float, float] | None:
+    """The range that the scaling keeps every feature in, whatever the records are; None where it keeps none."""
+    if "minmax" in config.scale:
+        return 0.0, 1.0
+    return (-1.0, 1.0) if config.scale else None
+
+
+def grouping(config: DataConfig) -> Grouping | None:
+    """Which columns become features of few values, and their groups, where the set's card says so."""
+    from golfsim.binning import Grouping
+
+    card = card_of(config.set) if config.set is not None else None
+    return Grouping.of_card(card) if card and "grouping" in card.details else None
 
 
 def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:

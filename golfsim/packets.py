@@ -12,10 +12,14 @@ from golfsim import rng
 from golfsim.state import Stateful
 
 if TYPE_CHECKING:
+    from golfsim.overlay import Overlay
     from golfsim.protocol import Protocol
     from golfsim.world import World
 
 WAITING, UNDER_WAY, HELD, ARRIVED, LOST = range(5)
+
+TRIES = 16  # times that a sender asks the overlay for a relay it has not got yet
+QUANTILES = (0.05, 0.5, 0.95)
 
 Numbers = NDArray[np.int64]  # of packets
 
@@ -111,3 +115,47 @@ class Packets(Stateful):
         self.status[packets[~there]] = LOST
         self.held[packets] += world.cycle
         self._send(world, packets[there], end, opened)
+
+    def metrics(self) -> dict[str, float]:
+        """What was sent and what came of it, in packets and cycles."""
+        sent, arrived = self.sent > 0, self.status == ARRIVED
+        found = {
+            "packets.sent": float(sent.sum()),
+            "packets.delivered": float(arrived.sum()),
+            "packets.lost": float((self.status == LOST).sum()),
+            "packets.bytes": float(self._rules.size),
+            "onion.layers": float(sent.sum() * (self._rules.relays + 1)),
+        }
+        if sent.any():
+            found["delivery.mean"] = float(arrived[sent].mean())
+        if arrived.any():
+            latency = self.arrived[arrived] - self.sent[arrived]
+            found |= {"latency.mean": float(latency.mean()), "hops.mean": float(self._rules.relays + 1)}
+            found |= {f"latency.q{round(100 * q):02}": float(np.quantile(latency, q)) for q in QUANTILES}
+        return found
+
+
+def draw_circuits(
+    world: World,
+    overlay: Overlay[Any],
+    key: np.uint64,
+    row: int,
+    nodes: NDArray[np.int32],
+    relays: int,
+    aggregator: int,
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Relays for a packet of each node, all different, neither it nor the aggregator; and who has found enough.
+
+    A sender draws its relays from those it knows. `row` tells apart several packets of a node in one cycle.
+    """
+    relay = np.full((nodes.size, relays), -1, np.int32)
+    for place in range(relays):
+        for attempt in range(TRIES):
+            without = np.flatnonzero(relay[:, place] < 0)
+            if not without.size:
+                break
+            drawn = overlay.choose(world, nodes[without], key, (row * relays + place) * TRIES + attempt)
+            fits = (drawn >= 0) & (drawn != aggregator) & (drawn != nodes[without])
+            fits &= (relay[without] != drawn[:, None]).all(axis=1)
+            relay[without[fits], place] = drawn[fits]
+    return relay, np.asarray((relay >= 0).all(axis=1))

@@ -8,7 +8,6 @@ they do show is which packets are refused, and why.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from golfsim.rng import draw, mix
 
 ACCEPTED, REPEAT, OUTSIDER, FORGED = range(4)
 BYTES = 24  # of one token here; a real proof takes more
-VERDICTS = ("accepted", "repeat", "outsider", "forged")
+REFUSED = {REPEAT: "repeat", OUTSIDER: "outsider", FORGED: "forged"}
 
 Words = NDArray[np.uint64]
 
@@ -99,15 +98,6 @@ def check(
     verdicts = np.empty(questions.size, np.int8)
     write_verdicts(key, questions, contents, tokens, seen, verdicts)
     return verdicts
-
-
-def merged(parts: Sequence[Tokens], which: Sequence[NDArray[np.bool_]]) -> Tokens:
-    """One set of tokens from several, each with the packets it belongs to."""
-    out = Tokens(*(np.empty(which[0].size, np.uint64) for _ in range(3)))
-    for part, mine in zip(parts, which, strict=True):
-        for whole, words in zip(out, part, strict=True):
-            whole[mine] = words
-    return out
 
 
 def room_for(packets: int) -> Words:

@@ -14,24 +14,23 @@ from golfsim.circuits import Timing
 from golfsim.coding import coder_of
 from golfsim.cuts import CutSearch
 from golfsim.errors import UserError
-from golfsim.histograms import Perturbation, Reports, attribute_epsilon, perturbation, record_epsilon
+from golfsim.histograms import Perturbation, Reports, perturbation
 from golfsim.learner import Learner
 from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import Guarantee
 from golfsim.overlay import Overlay
-from golfsim.packets import ARRIVED, LOST, WAITING, Numbers, Packets, Rules
+from golfsim.packets import ARRIVED, WAITING, Numbers, Packets, Rules, draw_circuits
 from golfsim.protocol import Layer, LayerConfig
+from golfsim.questions import Costs, Questions, rms_errors
 from golfsim.records import Raw
 from golfsim.settings import Share
-from golfsim.votes import Ensemble, Training, train, votes
+from golfsim.votes import Training, train, votes
 
 if TYPE_CHECKING:
     from golfsim.world import World
 
 HONEST, REPEATED, OUTSIDE, FORGED = range(4)  # kinds of packets, as their senders mean them
-TRIES = 16  # times that a sender asks the overlay for a relay it has not got yet
 UNREAD = -1  # in place of a verdict
-QUANTILES = (0.05, 0.5, 0.95)
 
 
 class AnonMLConfig(LayerConfig):
@@ -121,6 +120,13 @@ class AnonMLConfig(LayerConfig):
             raise ValueError("stagger: the last relay staggers, so it needs relays of at least 1")
         return self
 
+    def trained(self) -> Training:
+        """How members are trained."""
+        return Training(
+            learner=self.learner, records=self.training, metric=self.score, folds=self.folds, lam=self.lam,
+            depth=self.depth, balanced=self.balanced,
+        )  # fmt: skip
+
 
 class AnonML(Learner[AnonMLConfig]):
     """An aggregator collects locally private histograms of its peers' records and learns one classifier from them.
@@ -135,11 +141,11 @@ class AnonML(Learner[AnonMLConfig]):
 
     def setup(self, world: World) -> None:
         """Fix what the committed seed decides: partitions, subsets, and how each answer is perturbed."""
-        self._seed_key = self.key("partitions")
+        self._seed_key, self._token_key = self.key("partitions"), self.key("tokens")
         self._refuse_unfit()
         try:
             self._plan_questions(world)
-            self._plan_budget(world)
+            self._plan_perturbation(world)
         except UserError as error:
             raise UserError(error.what, key=f"{self.name}.{error.key}", hint=error.hint) from None
         self._plan_packets(world)
@@ -149,7 +155,7 @@ class AnonML(Learner[AnonMLConfig]):
         self.record = np.full(world.nodes, -1, np.int32)  # the one each node answers with
         self.answer_due = np.zeros(world.nodes, np.int32)  # when each node's answer about cuts arrives
         self.table = np.zeros(int(self._plan.first[-1]) // 2)
-        self.weight = np.zeros(len(self._subsets))
+        self.weight = np.zeros(len(self._questions.subsets))
         self.used = 0  # packets that the model is made of; 0: there is none yet
         self.rms = np.zeros(3)  # expected, measured, and after projection
 
@@ -168,66 +174,56 @@ class AnonML(Learner[AnonMLConfig]):
     def _plan_questions(self, world: World) -> None:
         config, about = self.config, self.config.records.about
         grouping = about.grouping if config.grouping == "card" else None
-        self._coder = coder_of(about.features, config.bins, grouping, config.categories)
+        coder = coder_of(about.features, config.bins, grouping, config.categories)
         number = None if config.subsets == "all" else config.subsets
-        features = len(self._coder.names)
-        subsets = histograms.draw_subsets(self._seed_key, 0, config.partitions, features, config.subset_size, number)
-        self._subsets = [subset for part in subsets for subset in part]
-        self._each = len(subsets[0])  # packets of a peer
-        self._part = histograms.partition(self._seed_key, 1, world.nodes, config.partitions)
+        self._questions = Questions.draw(
+            self._seed_key, world.nodes, coder, config.partitions, config.subset_size, number
+        )
+        cuts = coder.numbers.size if config.cuts == "private" else 0
+        each = self._questions.each
+        self._costs = Costs.split(config.epsilon, cuts, each, config.accounting, config.cut_share)
+        records = config.records.rows.label.size
+        once, often = (UniformSchedule(kind="uniform", visits=visits) for visits in (1, each))
+        self.cut_ledger = Ledger(once, cuts * self._costs.of_cut if cuts else 0.0, records)
+        self.ledger = Ledger(often, each * self._costs.of_string, records)
 
-    def _plan_budget(self, world: World) -> None:
-        """ε_e of an answer about a cut, ε_h of a string, and how both are perturbed."""
-        config, about = self.config, self.config.records.about
-        self._cuts = self._coder.numbers.size if config.cuts == "private" else 0  # answers about cuts
-        self._epsilon_cut, self._epsilon_string = self._split()
-        sizes = [histograms.cells(self._coder.alphabets[subset], 2) for subset in self._subsets]
-        self._perturbations = [self._perturbed(config.perturbation, self._epsilon_string, size) for size in sizes]
+    def _plan_perturbation(self, world: World) -> None:
+        config, costs = self.config, self._costs
+        self._perturbations = [
+            self._perturbed(config.perturbation, costs.of_string, size) for size in self._questions.sizes
+        ]
         self._plan = histograms.plan_of(self._perturbations)
-        assert about.span is not None
+        span = config.records.about.span
+        assert span is not None
         self.search = CutSearch(
-            world.nodes, self._coder.numbers, config.bins, config.groups, about.span,
-            self._perturbed("random-response", self._epsilon_cut, 2) if self._cuts else self._perturbations[0],
+            world.nodes, self._questions.coder.numbers, config.bins, config.groups, span,
+            self._perturbed("random-response", costs.of_cut, 2) if costs.cuts else self._perturbations[0],
             config.rule == "as-published", (self.key("groups"), self.key("cuts")),
         )  # fmt: skip
-        records = config.records.rows.label.size
-        once, each = (UniformSchedule(kind="uniform", visits=visits) for visits in (1, self._each))
-        self.cut_ledger = Ledger(once, self._cuts * self._epsilon_cut if self._cuts else 0.0, records)
-        self.ledger = Ledger(each, self._each * self._epsilon_string, records)
-
-    def _split(self) -> tuple[float, float]:
-        """ε of an answer about a cut, and of a string."""
-        config, cuts = self.config, self._cuts
-        if config.cut_share is not None and cuts:
-            return config.cut_share * config.epsilon / cuts, (1 - config.cut_share) * config.epsilon / self._each
-        answers = self._each + cuts if config.accounting == "sum" else max(self._each, 2 if cuts else 1)
-        return config.epsilon / answers, config.epsilon / answers
 
     def _perturbed(self, name: str, epsilon: float, values: int) -> Perturbation:
         return perturbation(name, epsilon=epsilon, values=values, as_published=self.config.rule == "as-published")
 
     def _plan_packets(self, world: World) -> None:
         """Packet e is a kind of packet, about one of a peer's subsets, of peer e mod nodes."""
-        config = self.config
+        config, each = self.config, self._questions.each
         rates = np.array([1.0, config.repeats, config.outsiders, config.forgeries])
         kinds = np.flatnonzero(rates)
-        self._kind = np.repeat(kinds, self._each * world.nodes)
-        self._sender = np.tile(np.arange(world.nodes, dtype=np.int32), kinds.size * self._each)
-        self._number = np.tile(np.repeat(np.arange(self._each, dtype=np.int32), world.nodes), kinds.size)
-        self._question = (self._part[self._sender] * self._each + self._number).astype(np.int64)
+        self._kind = np.repeat(kinds, each * world.nodes)
+        self._sender = np.tile(np.arange(world.nodes, dtype=np.int32), kinds.size * each)
+        self._number = np.tile(np.repeat(np.arange(each, dtype=np.int32), world.nodes), kinds.size)
+        self._question = (self._questions.part[self._sender] * each + self._number).astype(np.int64)
         every_packet = np.arange(self._sender.size, dtype=np.int32)
         self._offset = rng.integers(self.key("window"), every_packet, config.window)
         self._exists = rng.uniform(self.key("attack"), every_packet) < rates[self._kind]
-        self._size = circuits.packet_bytes(int(np.diff(self._plan.first).max()), tokens.BYTES, config.relays)
+        size = circuits.packet_bytes(int(np.diff(self._plan.first).max()), tokens.BYTES, config.relays)
         self._timing = self._timing_of(world)
         second = self._timing.second
-        rules = Rules(config.relays, self._size, config.stagger, second is not None, second or 0)
+        rules = Rules(config.relays, size, config.stagger, second is not None, second or 0)
         self.packets = Packets(self, world, every_packet.size, rules)
         self.value = np.zeros(every_packet.size, np.int32)  # the cell that a packet's string is about
         self.verdict = np.full(every_packet.size, UNREAD, np.int8)
         self.seen = tokens.room_for(every_packet.size)
-        everyone = np.arange(world.nodes, dtype=np.int32)
-        self._colludes = rng.uniform(self.key("colluding"), everyone) < config.colluding
 
     def _timing_of(self, world: World) -> Timing:
         config = self.config
@@ -249,7 +245,7 @@ class AnonML(Learner[AnonMLConfig]):
             self._search(world)
         if self.opened:
             self._send_packets(world)
-            self._read_packets(world)
+            self._read_packets()
             self._learn(world)
         self.turn = world.cycle
 
@@ -285,7 +281,7 @@ class AnonML(Learner[AnonMLConfig]):
             return
         if self.asked:
             self.search.move()
-        if not self._cuts or self.asked == self.config.groups:
+        if not self._costs.cuts or self.asked == self.config.groups:
             self.opened = world.cycle
             return
         self._ask(world, self.search.group(self.asked))
@@ -294,26 +290,25 @@ class AnonML(Learner[AnonMLConfig]):
 
     def _ask(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Peers that are online and have budget answer, one message for all features; spend first, send after."""
-        nodes = self._able(world, nodes, self.cut_ledger)
+        nodes = nodes[self._may_answer(world, nodes, self.cut_ledger)]
         self.cut_ledger.visits[self.record[nodes]] += 1
         end = np.full(nodes.size, self.aggregator, np.int32)
-        size = circuits.packet_bytes(self._cuts, tokens.BYTES, 0)
+        size = circuits.packet_bytes(self._costs.cuts, tokens.BYTES, 0)
         arrives, lag = world.transport.send(self, "answer", nodes, end, size)
         if lag is None:
             self.search.count(nodes[arrives], self.config.records.rows.x, self.record)
         else:
             self.answer_due[nodes[arrives]] = world.cycle + lag[arrives]
 
-    def _able(self, world: World, nodes: NDArray[np.int32], ledger: Ledger) -> NDArray[np.int32]:
-        """Those of the peers that are online and have a record with budget left; chooses records where needed."""
-        rows = self.config.records.rows
-        nodes = nodes[world.online[nodes] & (nodes != self.aggregator) & (rows.stop[nodes] > rows.first[nodes])]
-        there = (self.record[nodes] >= rows.first[nodes]) & (self.record[nodes] < rows.stop[nodes])
-        new = nodes[~there]
+    def _may_answer(self, world: World, nodes: NDArray[np.int32], ledger: Ledger) -> NDArray[np.bool_]:
+        """Which of these peers are online and have a record with budget left; they choose one if they have none."""
+        rows, budget = self.config.records.rows, ledger.budget
+        able = world.online[nodes] & (nodes != self.aggregator) & (rows.stop[nodes] > rows.first[nodes])
+        kept = (self.record[nodes] >= rows.first[nodes]) & (self.record[nodes] < rows.stop[nodes])
+        new = nodes[able & ~kept]
         place = rng.uniform(self.key("record"), new) * (rows.stop[new] - rows.first[new])
         self.record[new] = rows.first[new] + place.astype(np.int64)
-        budget = ledger.budget
-        return nodes[budget.visits[self.record[nodes]] < budget.visits_allowed]
+        return np.asarray(able & (budget.visits[self.record[nodes]] < budget.visits_allowed))
 
     def _read_answers(self, world: World) -> None:
         """Answers that are due arrive, unless the aggregator is offline or behind a cut."""
@@ -327,149 +322,94 @@ class AnonML(Learner[AnonMLConfig]):
     # Packets
 
     def _send_packets(self, world: World) -> None:
-        """Peers send what it is time for: their own packets first, then what attackers add to them."""
+        """Peers send what it is time for: members' packets first, then what attackers add to them."""
         age = world.cycle - self.opened
         if age > self._timing.next_turn(self.config.window - 1):
             return
-        due = self._exists & (self._offset <= age) & (self.packets.status == WAITING) & world.online[self._sender]
-        due &= self._sender != self.aggregator
+        due = self._exists & (self._offset <= age) & (self.packets.status == WAITING)
+        due &= world.online[self._sender] & (self._sender != self.aggregator)
         for first in range(0, due.size, world.nodes):
-            row = np.flatnonzero(due[first : first + world.nodes]) + first
-            if row.size:
-                self._send_row(world, row)
+            self._send_row(world, np.flatnonzero(due[first : first + world.nodes]) + first)
 
     def _send_row(self, world: World, row: Numbers) -> None:
-        """Packets of one kind and number, at most one a peer: who has relays and budget sends."""
+        """Packets of one kind and number, at most one a peer: who has relays, and something to send, sends."""
+        if not row.size:
+            return
+        number, relays, key = int(row[0]) // world.nodes, self.config.relays, self.key("relay")
+        peers = self.config.peers
+        relay, ready = draw_circuits(world, peers, key, number, self._sender[row], relays, self.aggregator)
+        row, relay = row[ready], relay[ready]
+        ready = self._fill(world, row)
+        self.packets.depart(world, row[ready], relay[ready], self.aggregator, self.opened)
+
+    def _fill(self, world: World, row: Numbers) -> NDArray[np.bool_]:
+        """Put something into packets of one kind; which of them can be sent. Spend first, send after."""
+        if not row.size:
+            return np.zeros(0, np.bool_)
         kind = self._kind[row[0]]
-        original = row - (kind > HONEST) * kind_rows(self._kind, row[0])
-        relay, found = self._circuits(world, row)
-        row, relay, original = row[found], relay[found], original[found]
+        original = row - np.searchsorted(self._kind, kind)
         if kind == HONEST:
-            nodes = self._able(world, self._sender[row], self.ledger)
-            able = np.zeros(world.nodes, np.bool_)
-            able[nodes] = True
-            able = able[self._sender[row]]
-            row, relay = row[able], relay[able]
-            self.ledger.visits[self.record[nodes]] += 1
-            self.value[row] = self._cells(row)
-        elif kind == REPEATED:
-            again = self.packets.sent[original] > 0
-            row, relay = row[again], relay[again]
-            self.value[row] = self.value[original[again]]
-        else:
-            cells = np.diff(self._plan.first)[self._question[row]]
-            self.value[row] = (rng.uniform(self.key("invented"), row.astype(np.int32)) * cells).astype(np.int32)
-        self.packets.depart(world, row, relay, self.aggregator, self.opened)
+            ready = self._may_answer(world, self._sender[row], self.ledger)
+            record = self.record[self._sender[row[ready]]].astype(np.int64)
+            self.ledger.visits[record] += 1
+            rows, question = self.config.records.rows, self._question[row[ready]]
+            self.value[row[ready]] = self._questions.cells(rows, record, question, self.search.cuts)
+            return ready
+        if kind == REPEATED:
+            self.value[row] = self.value[original]
+            return np.asarray(self.packets.sent[original] > 0)
+        cells = np.diff(self._plan.first)[self._question[row]]
+        self.value[row] = (rng.uniform(self.key("invented"), row.astype(np.int32)) * cells).astype(np.int32)
+        return np.ones(row.size, np.bool_)
 
-    def _cells(self, row: Numbers) -> NDArray[np.int32]:
-        """The cell of each packet's question that its sender's record is in."""
-        rows, record = self.config.records.rows, self.record[self._sender[row]].astype(np.int64)
-        codes = self._coder.codes(rows.x, self.search.cuts, record)
-        label, out = rows.label[record], np.empty(row.size, np.int32)
-        question = self._question[row]
-        for h in np.unique(question):
-            mine, subset = question == h, self._subsets[h]
-            alphabets = self._coder.alphabets[subset]
-            out[mine] = histograms.encode(codes[mine][:, subset], label[mine], alphabets, 2)
-        return out
-
-    def _circuits(self, world: World, row: Numbers) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Relays for each packet, all different, neither its sender nor the aggregator; and who has found enough.
-
-        A sender draws its relays from those it knows. Who does not know enough waits for its next turn.
-        """
-        relays, nodes = self.config.relays, self._sender[row]
-        relay = np.full((row.size, relays), -1, np.int32)
-        for place in range(relays):
-            for attempt in range(TRIES):
-                k = (int(row[0] // world.nodes) * relays + place) * TRIES + attempt
-                open_ = np.flatnonzero(relay[:, place] < 0)
-                if not open_.size:
-                    break
-                drawn = self.config.peers.choose(world, nodes[open_], self.key("relay"), k)
-                fits = (drawn >= 0) & (drawn != self.aggregator) & (drawn != nodes[open_])
-                fits &= (relay[open_] != drawn[:, None]).all(axis=1)
-                relay[open_[fits], place] = drawn[fits]
-        return relay, np.asarray((relay >= 0).all(axis=1))
-
-    def _read_packets(self, world: World) -> None:
+    def _read_packets(self) -> None:
         """The aggregator looks at the tokens of what has come, unless it has learnt already."""
         new = np.flatnonzero((self.packets.status == ARRIVED) & (self.verdict == UNREAD))
         if self.used or not new.size:
             return
-        kind, question, sender = self._kind[new], self._question[new], self._sender[new]
-        content = self._contents(new)
-        key = np.where(kind == OUTSIDE, self.key("another group"), self.key("tokens"))
-        made_for = np.where(kind == FORGED, ~content, content)
-        parts = [tokens.issue(k, question[key == k], sender[key == k], made_for[key == k]) for k in np.unique(key)]
-        token = tokens.merged(parts, [key == k for k in np.unique(key)])
-        self.verdict[new] = tokens.check(self.key("tokens"), question, content, token, self.seen)
+        kind, question, sender, content = self._kind[new], self._question[new], self._sender[new], self._content(new)
+        token = tokens.issue(self._token_key, question, sender, np.where(kind == FORGED, ~content, content))
+        if self.config.outsiders:
+            other = tokens.issue(self.key("another group"), question, sender, content)
+            token = tokens.Tokens(*(np.where(kind == OUTSIDE, b, a) for a, b in zip(token, other, strict=True)))
+        self.verdict[new] = tokens.check(self._token_key, question, content, token, self.seen)
 
-    def _contents(self, packets: Numbers) -> NDArray[np.uint64]:
-        """A number for the string that each packet carries, the same for the same string."""
-        peer, number = self._sender[packets].astype(np.uint64), self._number[packets].astype(np.uint64)
-        content = (peer << np.uint64(32)) ^ (number << np.uint64(24)) ^ self.value[packets].astype(np.uint64)
-        return np.asarray(content, np.uint64)
+    def _content(self, packets: Numbers) -> NDArray[np.uint64]:
+        """A number for the string that each packet carries: the same for the same string."""
+        parts = (self._sender[packets], self._number[packets], self.value[packets])
+        peer, number, value = (part.astype(np.uint64) for part in parts)
+        return np.asarray((peer << np.uint64(40)) ^ (number << np.uint64(32)) ^ value, np.uint64)
 
     # Learning
 
     def _learn(self, world: World) -> None:
         """Once nothing more can come, or the deadline is over: estimate, project, train."""
-        age, last = world.cycle - self.opened, self._timing.last(self.config.window)
+        last, deadline = self._timing.last(self.config.window), self.config.deadline
+        early = world.cycle - self.opened < (last if deadline is None else min(last, deadline))
         accepted = self.verdict == tokens.ACCEPTED
-        too_early = age < (last if self.config.deadline is None else min(last, self.config.deadline))
-        if self.used or too_early or not world.online[self.aggregator] or not accepted.any():
+        if self.used or early or not world.online[self.aggregator] or not accepted.any():
             return
         reports = Reports(self._sender, self._number, self._question.astype(np.int32), self.value)
         counts, arrived = histograms.collect(self.key("noise"), 0, reports, accepted, self._plan, world.threads)
         estimates = histograms.estimate(counts, arrived, self._plan)
         project = histograms.project if self.config.projection == "simplex" else histograms.clip
         projected = [project(e, float(n)) for e, n in zip(estimates, arrived, strict=True)]
-        self._note_errors(accepted, arrived, estimates, projected)
-        how = self._training()
-        found = train(projected, self._subsets, self._coder.alphabets, how, self.key("training"), 0, world.threads)
-        self.table[:], self.weight[:] = found.table, found.score
-        self.used = int(accepted.sum())
-
-    def _training(self) -> Training:
-        config = self.config
-        return Training(
-            learner=config.learner, records=config.training, metric=config.score, folds=config.folds,
-            lam=config.lam, depth=config.depth, balanced=config.balanced,
-        )  # fmt: skip
-
-    def _note_errors(
-        self, accepted: NDArray[np.bool_], arrived: NDArray[np.int64], *found: list[NDArray[np.float64]]
-    ) -> None:
-        """Root mean squares over histograms: of the expected error, of the estimates', and of the projected ones'."""
         cell = self._plan.first[self._question[accepted]] + self.value[accepted]
-        true = np.split(np.bincount(cell, minlength=int(self._plan.first[-1])), self._plan.first[1:-1])
-        some = np.flatnonzero(arrived)
-        expected = [self._perturbations[h].rms_error(int(arrived[h])) ** 2 for h in some]
-        measured = [[np.sum((each[h] - true[h]) ** 2) / arrived[h] ** 2 for h in some] for each in found]
-        self.rms[:] = np.sqrt([np.mean(expected), *(np.mean(each) for each in measured)])
-
-    @property
-    def _ensemble(self) -> Ensemble:
-        alphabets = [self._coder.alphabets[subset] for subset in self._subsets]
-        return Ensemble(
-            start=np.cumsum([0, *map(len, self._subsets)], dtype=np.int64),
-            feature=np.concatenate(self._subsets).astype(np.int32),
-            stride=np.concatenate([histograms.strides(sizes) for sizes in alphabets]),
-            first=self._plan.first[:-1] // 2,
-            table=self.table,
-            score=self.weight,
-        )
+        self.rms[:] = rms_errors(self._perturbations, self._plan, cell, arrived, estimates, projected)
+        subsets, alphabets = self._questions.subsets, self._questions.coder.alphabets
+        found = train(projected, subsets, alphabets, self.config.trained(), self.key("training"), threads=world.threads)
+        self.table[:], self.weight[:], self.used = found.table, found.score, int(accepted.sum())
 
     def holders(self, world: World) -> NDArray[np.int32]:
         """The aggregator, once it has a model."""
         return np.array([self.aggregator] if self.used else [], np.int32)
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The weighted vote on each record; all nodes asked have the aggregator's model."""
-        codes = self._coder.codes(x, self.search.cuts)
-        vote = votes(self._ensemble, codes, soft=self.config.vote == "soft").astype(np.float32)
-        return np.broadcast_to(vote[:, None, None], (len(x), nodes.size, 1)).copy()
+        """The weighted vote on each record; all that are asked have the aggregator's model."""
+        codes = self._questions.coder.codes(x, self.search.cuts)
+        ensemble = self._questions.ensemble(self.table, self.weight)
+        vote = votes(ensemble, codes, soft=self.config.vote == "soft").astype(np.float32)
+        return np.repeat(vote[:, None, None], nodes.size, axis=1)
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Packets that the model is made of."""
@@ -482,20 +422,10 @@ class AnonML(Learner[AnonMLConfig]):
         """It asks about raw records."""
         return True
 
-    def _epsilons(self) -> tuple[float, float]:
-        """What a record pays for all its answers, and the most that any attribute of it pays (equation 7.4)."""
-        strings = [self._epsilon_string] * self._each
-        cuts = {int(c): self._epsilon_cut for c in self._coder.numeric[: self._cuts]}
-        parts = range(0, len(self._subsets), self._each)
-        of_attribute = [
-            attribute_epsilon(strings, [s.tolist() for s in self._subsets[p : p + self._each]], cuts) for p in parts
-        ]
-        return record_epsilon(strings, cuts), max(of_attribute)
-
     def guarantee(self) -> Guarantee:
         """ε per record: the sum over all its answers, whatever the file calls ε."""
-        config, whole = self.config, self._epsilons()[0]
-        if config.cuts == "exact" and self._coder.numbers.size:
+        config, whole = self.config, self._costs.of_record
+        if config.cuts == "exact" and self._questions.coder.numbers.size:
             what = f"ε = {whole:g} per record but for exact cuts, which are not accounted for"
             return Guarantee(None, "record", what)
         if config.accounting == "sum":
@@ -506,68 +436,36 @@ class AnonML(Learner[AnonMLConfig]):
 
     def observe(self, world: World) -> dict[str, float]:
         """Packets and how well they are hidden, the error of the histograms, and what was spent."""
-        whole, of_attribute = self._epsilons()
+        numeric = self._questions.coder.numeric
         found = {
             "p.mean": float(self._plan.p.mean()),
             "q.mean": float(self._plan.q.mean()),
             "cells.mean": float(np.diff(self._plan.first).mean()),
-            "epsilon.sum": whole,
-            "epsilon.attribute": of_attribute,
-            "epsilon.string": self._epsilon_string,
+            "epsilon.sum": self._costs.of_record,
+            "epsilon.attribute": max(self._costs.of_attribute(s, numeric) for s in self._questions.of_partitions()),
+            "epsilon.string": self._costs.of_string,
+            "spent.mean": float((self.cut_ledger.spent() + self.ledger.spent()).mean()),
+            "spent.max": float((self.cut_ledger.spent() + self.ledger.spent()).max()),
+            "spent.exhausted": float((self.ledger.visits >= self._questions.each).mean()),
+            "packets.refused.late": float(((self.packets.status == ARRIVED) & (self.verdict == UNREAD)).sum()),
         }
+        found |= {f"packets.refused.{name}": float((self.verdict == v).sum()) for v, name in tokens.REFUSED.items()}
         if self.used:
             names = ("rms.expected.mean", "rms.measured.mean", "rms.projected.mean")
             found |= dict(zip(names, self.rms.tolist(), strict=True)) | {"weight.mean": float(self.weight.mean())}
-        found = {name: value for name, value in found.items() if np.isfinite(value)}
-        return found | self._spent() | self._packet_metrics() | self._anonymity()
+        finite = {name: value for name, value in found.items() if np.isfinite(value)}
+        return finite | self.packets.metrics() | self._anonymity(world)
 
-    def _spent(self) -> dict[str, float]:
-        spent = self.cut_ledger.spent() + self.ledger.spent()
-        exhausted = self.ledger.visits >= self._each
-        if not np.isfinite(spent).all() or not spent.size:
-            return {}
-        return {
-            "spent.mean": float(spent.mean()),
-            "spent.max": float(spent.max()),
-            "spent.exhausted": float(exhausted.mean()),
-        }
-
-    def _packet_metrics(self) -> dict[str, float]:
-        packets, late = self.packets, (self.packets.status == ARRIVED) & (self.verdict == UNREAD)
-        sent = packets.sent > 0
-        honest, arrived = sent & (self._kind == HONEST), packets.status == ARRIVED
-        refused = {f"packets.refused.{name}": self.verdict == v for v, name in enumerate(tokens.VERDICTS) if v}
-        counts = {
-            "packets.sent": sent,
-            "packets.delivered": arrived,
-            "packets.lost": packets.status == LOST,
-            "packets.accepted": self.verdict == tokens.ACCEPTED,
-            "packets.refused.late": late,
-        }
-        found = {name: float(which.sum()) for name, which in (counts | refused).items()}
-        found |= {"packets.bytes": float(self._size), "onion.layers": float(sent.sum() * (self.config.relays + 1))}
-        if honest.any():
-            found["delivery.mean"] = float(arrived[honest].mean())
-        if arrived.any():
-            latency = packets.arrived[arrived] - packets.sent[arrived]
-            found |= {"latency.mean": float(latency.mean()), "hops.mean": float(self.config.relays + 1)}
-            found |= {f"latency.q{round(100 * q):02}": float(np.quantile(latency, q)) for q in QUANTILES}
-        return found
-
-    def _anonymity(self) -> dict[str, float]:
+    def _anonymity(self, world: World) -> dict[str, float]:
         """Of members' packets that have arrived; see `golfsim.circuits`."""
-        packets, members = self.packets, self._kind == HONEST
-        if not (members & (packets.status == ARRIVED)).any():
+        packets, members = self.packets, np.flatnonzero(self._kind == HONEST)
+        there = packets.status[members] == ARRIVED
+        if not there.any():
             return {}
+        colluders = rng.uniform(self.key("colluding"), np.arange(world.nodes, dtype=np.int32))
         circuit = circuits.Circuits(
-            part=self._part[self._sender[members]], peer=self._sender[members],
+            part=self._questions.part[self._sender[members]], peer=self._sender[members],
             sent=packets.sent[members] - self.opened, arrived=packets.arrived[members] - self.opened,
-            held=packets.held[members], there=packets.status[members] == ARRIVED,
-            relay=packets.relay[members],
+            held=packets.held[members], there=there, relay=packets.relay[members],
         )  # fmt: skip
-        return circuits.anonymity(circuit, self._timing, self._colludes)
-
-
-def kind_rows(kinds: NDArray[np.int64], packet: int) -> int:
-    """How far a packet is from the member's packet that it repeats or abuses."""
-    return int(np.searchsorted(kinds, kinds[packet]))
+        return circuits.anonymity(circuit, self._timing, colluders < self.config.colluding)

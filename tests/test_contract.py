@@ -33,6 +33,11 @@ class Entry:
 PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
 GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
+ANONML = {"use": "anonml", "peers": "peers", "epsilon": 5.0, "partitions": 2, "groups": 3}
+CIRCUITS = {
+    "cuts": "exact", "relays": 2, "window": 20, "stagger": 2, "staggering": "delay", "deadline": 3, "colluding": 0.3,
+    "repeats": 0.2, "outsiders": 0.2, "forgeries": 0.2,
+}  # fmt: skip
 
 ENTRIES = {
     "uniform": Entry({"use": "uniform"}),
@@ -45,6 +50,8 @@ ENTRIES = {
     "random_walk": Entry(GOLF | {"use": "random_walk"}, (PEERS,), data=True),
     "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
     "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
+    "anonml": Entry(ANONML | {"window": 20, "deadline": 1}, (PEERS,), data=True),
+    "anonml through circuits": Entry(ANONML | CIRCUITS, (VIEWS,), data=True),
     "a user's own": Entry({key: AVERAGING[key] for key in ("use", "peers")}, (PEERS,)),
 }
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l1"]}  # private layers need records of length 1

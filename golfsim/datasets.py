@@ -206,9 +206,16 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int]:
     else:
         held_out = math.ceil(round(config.train * test / (1 - test), 6)) if test < 1 else _number(test, None)
         records = config.train + held_out
-    x, y = GENERATORS[card.reader](records, _generator(seed, "generate"), card.details)
+    x, y = _points(card.name, records, seed)
     names = FEATURES.get(card.reader) or tuple(f"x{column}" for column in range(x.shape[1]))
     return Raw(x, y, names, card.classes), held_out
+
+
+@functools.lru_cache(maxsize=2)
+def _points(name: str, records: int, seed: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """What a generator draws; kept, since with a `test_seed` all runs of a sweep have the same points."""
+    card = card_of(name)
+    return GENERATORS[card.reader](records, _generator(seed, "generate"), card.details)
 
 
 def _check(card: Card, raw: Raw) -> None:

@@ -14,6 +14,7 @@ from golfsim.binning import Grouping, coded, cuts_of, private_cuts
 from golfsim.circuits import Timing, hidden_among
 from golfsim.coding import coder_of
 from golfsim.cuts import CutSearch
+from golfsim.engine import Simulation
 from golfsim.errors import UserError
 from golfsim.fetch import card_of
 from golfsim.histograms import perturbation
@@ -22,6 +23,7 @@ from golfsim.problems import ScenarioError
 from golfsim.questions import Costs
 from golfsim.scenario import Scenario
 from golfsim.settings import DataConfig
+from golfsim.sweep import points
 from protocols.anonml import HONEST
 
 PEERS = {"name": "peers", "use": "uniform"}
@@ -153,7 +155,9 @@ def test_the_published_budget_is_the_largest_of_any_attribute(epsilon, cuts, str
     assert costs.of_record == pytest.approx((strings + cuts) * costs.of_string)
 
 
-@pytest.mark.parametrize("changes", [{}, {"cut_share": 0.3}, {"subset_size": 2, "subsets": 1, "bins": 3}, {"perturbation": "rappor"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"cut_share": 0.3}, {"subset_size": 2, "subsets": 1, "bins": 3}, {"perturbation": "rappor"}]
+)
 def test_what_the_perturbations_themselves_give_adds_up_to_the_guarantee(changes):
     layer = simulation(table(**changes)).layer("anonml")
     each = layer._questions.each
@@ -482,6 +486,96 @@ def test_it_learns_two_gaussians():
     # Error without noise, seeds 1 to 3: see the bound; the classes are almost separable by either feature.
     run = finished(table(number=2000, epsilon=8.0, subsets=2, partitions=4))
     assert run.latest["anonml"]["error.mean"] < 0.15
+
+
+# ------------------------------------------------------------------------------------------------ the source's claims
+
+# The figures in comments are means over the runs of the scenario files; tests take three seeds of their own.
+SEEDS = (101, 102, 103)
+
+
+def points_of(name, **changes):
+    """The points of a shipped scenario by what tells them apart."""
+    scenario = Scenario.load(HERE.parent / "scenarios" / f"{name}.toml", changes)
+    return {tuple(point.values.values()): point.scenario for point in points(scenario)}
+
+
+def mean_of(scenario, metric="auc.mean"):
+    """A metric of the last cycle, mean over seeds."""
+    found = []
+    for seed in SEEDS:
+        run = Simulation(scenario.change({"seed": seed}))
+        for _ in run:
+            pass
+        found.append(next(metrics[metric] for metrics in run.latest.values() if metric in metrics))
+    return np.mean(found)
+
+
+def without_data(scenario):
+    """The same with a small course: p and q do not depend on data."""
+    return Simulation(scenario.change({"data.train": 40, "data.test": 10})).layer("anonml")
+
+
+@needs_jit
+def test_c17_7_1_the_best_p_falls_to_one_half_and_that_of_rappor_stays():
+    found = points_of("c17_7_1")
+    best = [without_data(found[("(p,q)", size)])._plan.p[0] for size in range(1, 10)]
+    rappor = {without_data(found[("RAPPOR", size)])._plan.p[0] for size in range(1, 10)}
+    assert best == sorted(best, reverse=True)
+    assert best[0] < min(rappor)
+    assert 0.5 < best[-1] < 0.501
+    assert len(rappor) == 1
+    # Strings of two bits do not occur, since each has a label and a feature.
+    assert perturbation("pq", epsilon=1.0, values=2).p == pytest.approx(rappor.pop())
+
+
+@needs_jit
+def test_c17_7_2_random_response_wins_for_small_strings_and_large_epsilon_and_pq_elsewhere():
+    kinds = ("random response", "RAPPOR", "(p,q)")
+
+    def errors(name, value):
+        layers = [without_data(points_of(name)[(kind, value)]) for kind in kinds]
+        return [layer._perturbations[0].rms_error(10_000) for layer in layers]
+
+    for name, value, best in (
+        ("c17_7_2_epsilon", 0.5, 2), ("c17_7_2_epsilon", 1.0, 2), ("c17_7_2_epsilon", 4.0, 0),
+        ("c17_7_2_cells", 1, 0), ("c17_7_2_cells", 7, 2),
+    ):  # fmt: skip
+        found = errors(name, value)
+        assert np.argmin(found) == best
+        assert found[2] <= found[1]
+
+
+@needs_jit
+@pytest.mark.slow
+def test_c17_8_2_auc_rises_to_what_it_is_without_noise():
+    # Means of ten runs at ε_T = 0.25, 2, 16 are in the file's first lines.
+    found = points_of("c17_8_2")
+    for case in ("(a) 3 features a subset, 5 partitions", "(b) 1 feature a subset, 20 partitions"):
+        auc = [mean_of(found[(case, "adult", epsilon)]) for epsilon in (0.25, 2.0, 16.0)]
+        exact = mean_of(found[(case, "adult", 16.0)].change({"anonml.epsilon": INF, "anonml.cuts": "exact"}))
+        assert auc[0] < auc[1] < auc[2] + 0.02
+        assert auc[2] == pytest.approx(exact, abs=0.02)
+        assert auc[0] < exact - 0.05
+
+
+@needs_jit
+@pytest.mark.slow
+def test_c17_8_3_several_partitions_beat_one_and_too_many_cost_under_noise():
+    # Means of 20 runs at ε_T = 2: .785 for 1, .863 for 16, .848 for 64 partitions.
+    found = points_of("c17_8_3")
+    one, several, many = (mean_of(found[(number, 2.0)]) for number in (1, 16, 64))
+    assert one + 0.03 < several
+    assert many < several
+
+
+@needs_jit
+@pytest.mark.slow
+def test_c17_8_4_large_subsets_win_at_low_privacy_and_lose_at_high():
+    # Means of 20 runs: at ε_T = 8 .814 for 1 feature, .860 for 3; at ε_T = 1 .820 for 3, .755 for 5.
+    found = points_of("c17_8_4")
+    assert mean_of(found[(1, 8.0)]) + 0.01 < mean_of(found[(3, 8.0)])
+    assert mean_of(found[(5, 1.0)]) + 0.01 < mean_of(found[(3, 1.0)])
 
 
 # ------------------------------------------------------------------------------------------------ refusals

@@ -160,7 +160,7 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
     """The metric's mean over runs against a key, with standard errors; a panel for each combination of the others."""
     import matplotlib.pyplot as plt
     import seaborn as sns
-    from matplotlib.ticker import StrMethodFormatter
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
     parts = _facets(frame, [x, by])
     with plt.rc_context(STYLE):
@@ -177,7 +177,9 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
                     curve[x], curve["mean"], curve["sem"], fmt=dash, color=colour, label=str(name), capsize=2, lw=1.3
                 )
             ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=metric if ax is axes[0, 0] else "")
+            ax.set_xticks(sorted(means[x].astype(float).unique()), minor=False)
             ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False)
         say(figure, note_of(frame))

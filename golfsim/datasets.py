@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from golfsim.fetch import Card, cache_folder, card_of, cards, complete, data_fol
 from golfsim.generate import FEATURES, GENERATORS
 from golfsim.readers import Raw
 from golfsim.settings import DataConfig
+
+if TYPE_CHECKING:
+    from golfsim.binning import Grouping
 
 __all__ = ["Card", "Dataset", "cards", "load"]
 
@@ -102,6 +105,21 @@ def digest(config: DataConfig, folder: Path) -> str:
     found = "generated" if card and card.kind == "generated" else _read(card, config, folder).digest()
     told = (card.records, card.classes, card.held_out, card.bounds, card.details, card.note) if card else None
     return f"{found} {hashlib.sha256(repr(told).encode()).hexdigest()}"
+
+
+def span(config: DataConfig) -> tuple[float, float] | None:
+    """The range that the scaling keeps every feature in, whatever the records are; None where it keeps none."""
+    if "minmax" in config.scale:
+        return 0.0, 1.0
+    return (-1.0, 1.0) if config.scale else None
+
+
+def grouping(config: DataConfig) -> Grouping | None:
+    """Which columns become features of few values, and their groups, where the set's card says so."""
+    from golfsim.binning import Grouping
+
+    card = card_of(config.set) if config.set is not None else None
+    return Grouping.of_card(card) if card and "grouping" in card.details else None
 
 
 def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from golfsim.log import Log
 from golfsim.observers import Observer, TestSet
 from golfsim.placement import FeatureSkewSplit, Placement, place, skewed
 from golfsim.protocol import Protocol
-from golfsim.records import Raw
+from golfsim.records import About, Raw
 from golfsim.scenario import Scenario
 from golfsim.store import code_version
 from golfsim.transport import Transport
@@ -80,7 +80,14 @@ class Simulation:
             arrival=config.arrival,
             copies=int(np.bincount(placement.rows).max(initial=1)),
             caveat=self._caveat(),
+            about=self._about(data),
         )
+
+    def _about(self, data: datasets.Dataset) -> About:
+        config = self.scenario.data
+        assert config is not None
+        moved = isinstance(self.scenario.nodes.split, FeatureSkewSplit)
+        return About(data.features, None if moved else datasets.span(config), datasets.grouping(config))
 
     def _caveat(self) -> str:
         data = self.scenario.data

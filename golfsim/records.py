@@ -15,6 +15,7 @@ from golfsim.placement import ArrivalConfig
 from golfsim.protocol import LayerConfig, Protocol
 
 if TYPE_CHECKING:
+    from golfsim.binning import Grouping
     from golfsim.world import World
 
 C = TypeVar("C", bound=LayerConfig)
@@ -133,6 +134,14 @@ def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm"
         )
 
 
+class About(NamedTuple):
+    """What is public about records: their features' names, the range that scaling keeps them in, groups of values."""
+
+    features: tuple[str, ...] = ()
+    span: tuple[float, float] | None = None  # None: no range is known without looking at the records
+    grouping: Grouping | None = None
+
+
 class Raw(Records[LayerConfig]):
     """The nodes' own records, unprotected: what learns from this layer is not private.
 
@@ -149,6 +158,7 @@ class Raw(Records[LayerConfig]):
         arrival: ArrivalConfig | None = None,
         copies: int = 1,
         caveat: str = "",
+        about: About | None = None,
     ) -> None:
         super().__init__("raw", LayerConfig(name="raw", use="raw"), seed)
         self._x = x
@@ -157,6 +167,7 @@ class Raw(Records[LayerConfig]):
         self._arrival = arrival
         self._copies = copies
         self._caveat = caveat
+        self._about = about or About()
         self._counts = counts
         self._begin = np.cumsum(counts) - counts
         self._flipped = 0
@@ -229,3 +240,8 @@ class Raw(Records[LayerConfig]):
     def caveat(self) -> str:
         """What was asked of the private records before, and not accounted for."""
         return self._caveat
+
+    @property
+    def about(self) -> About:
+        """What is public about the records."""
+        return self._about

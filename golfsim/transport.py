@@ -150,6 +150,11 @@ class Transport(Stateful):
         return self._shortest + self._cumulative.size - 1
 
     @property
+    def delays(self) -> tuple[int, NDArray[np.float64]]:
+        """The shortest delay, and the probabilities of that many, one more, … cycles."""
+        return self._shortest, np.diff(self._cumulative, prepend=0.0)
+
+    @property
     def faults(self) -> frozenset[str]:
         """What messages may suffer."""
         return self._config.faults()

@@ -820,3 +820,51 @@ def exponential_mechanism(wrong, epsilon):
     """The probability of each choice (McSherry & Talwar 2007) for counts that one record changes by one."""
     weight = np.exp(-epsilon * np.asarray(wrong) / 2)
     return weight / weight.sum()
+
+
+# ------------------------------------------------------------------------------------------------ circuits of relays
+
+
+def packet_journey(circuit, number, sent, online, key, loss=0.0, lags=None, wait=0, begin=None):
+    """Where a packet ends that goes from circuit[0] over relays to circuit[-1]: "lost", or the cycle of its arrival.
+
+    Hop by hop, as Cyphers, "A system for privacy-preserving machine learning on personal data", 2017, section 5.1, has
+    it: the last relay waits (from cycle `begin` on, if given). `online[cycle]` are the nodes that are there, `lags` the
+    equally probable delays (None: at once); hop h of the packet is message number · hops + h of its sender.
+    """
+    cycle, hops = sent, len(circuit) - 1
+    for hop in range(hops):
+        here, there = circuit[hop], circuit[hop + 1]
+        if hop == hops - 1 and hops > 1:
+            cycle = (cycle if begin is None else begin) + wait
+            if here not in online[cycle]:
+                return "lost"
+        k = number * hops + hop
+        if loss and uniform(draw(key, cycle, here, 2 * k)) < loss:
+            return "lost"
+        if lags is not None:
+            place = math.ceil(uniform(draw(key, cycle, here, 2 * k + 1)) * len(lags)) - 1
+            cycle += lags[place]
+        if there not in online[cycle]:
+            return "lost"
+    return cycle
+
+
+def sender_probabilities(sends, lags, relays, stagger, arrived, begin=None):
+    """How probable each peer is as the sender of a packet that arrived in a cycle, by counting all ways it can go.
+
+    `sends[peer]` are the cycles in which a peer sent something; each delay and each wait is equally probable.
+    """
+    waits = range(stagger) if stagger else [0]
+    weight = {}
+    for peer, cycles in sends.items():
+        ways = Fraction(0)
+        for sent in cycles:
+            for way in itertools.product(*([lags] * (relays + 1)), waits):
+                *delays, wait = way
+                at_last = sent + sum(delays[:-1])
+                leaves = at_last + wait if begin is None or not stagger else begin + wait
+                ways += leaves + delays[-1] == arrived
+        weight[peer] = ways / len(cycles)
+    total = sum(weight.values())
+    return {peer: w / total for peer, w in weight.items()}

@@ -34,6 +34,11 @@ PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
 GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
 OUTPUT = {"use": "regularised_erm", "lambda": 0.01, "noise": "output", "epsilon": 5.0}
+ANONML = {"use": "anonml", "peers": "peers", "epsilon": 5.0, "partitions": 2, "groups": 3}
+CIRCUITS = {
+    "cuts": "exact", "relays": 2, "window": 20, "stagger": 2, "staggering": "delay", "deadline": 3, "colluding": 0.3,
+    "repeats": 0.2, "outsiders": 0.2, "forgeries": 0.2,
+}  # fmt: skip
 
 ENTRIES = {
     "uniform": Entry({"use": "uniform"}),
@@ -49,6 +54,8 @@ ENTRIES = {
     "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),
     "regularised_erm with noise": Entry(OUTPUT, data=True, once=True),
     "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),
+    "anonml": Entry(ANONML | {"window": 20, "deadline": 1}, (PEERS,), data=True),
+    "anonml through circuits": Entry(ANONML | CIRCUITS, (VIEWS,), data=True),
     "a user's own": Entry({key: AVERAGING[key] for key in ("use", "peers")}, (PEERS,)),
 }
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l1"]}  # private layers need records of length 1

@@ -25,6 +25,7 @@ STYLE: Any = {
     "svg.hashsalt": "golfsim",
     "savefig.dpi": 200,
 }
+MANY_TICKS = 7  # values of a sweep that get a tick each
 DASHES = ["-", "--", "-.", ":"]  # curves stay apart in grey print
 LABELS = {"error": "0-1 error on the test set", "voted_error": "0-1 error of the vote", "age": "updates of a model"}
 GREY = "0.35"
@@ -160,7 +161,7 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
     """The metric's mean over runs against a key, with standard errors; a panel for each combination of the others."""
     import matplotlib.pyplot as plt
     import seaborn as sns
-    from matplotlib.ticker import StrMethodFormatter
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
     parts = _facets(frame, [x, by])
     with plt.rc_context(STYLE):
@@ -177,9 +178,15 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
                     curve[x], curve["mean"], curve["sem"], fmt=dash, color=colour, label=str(name), capsize=2, lw=1.3
                 )
             ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=metric if ax is axes[0, 0] else "")
+            values = sorted(means[x].astype(float).unique())
+            if len(values) <= MANY_TICKS:
+                ax.set_xticks(values)
             ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False)
+        room = figure.get_figwidth() / (0.55 + 0.08 * max(map(len, labels)))  # inches of a handle and of a letter
+        columns = max(1, min(len(labels), 3, int(room)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         say(figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 

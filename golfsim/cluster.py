@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 from golfsim.errors import UserError
 from golfsim.log import ABOUT, LOG, SCENARIO, write_whole
 from golfsim.runner import TRACE, Interrupt, Outcome, Task, Told, attempt
+from golfsim.tables import FILES
 
 if TYPE_CHECKING:
     from golfsim.progress import Progress
 
 Files = dict[str, bytes]
 SECONDS_TO_CONNECT = 30
-KEPT = (SCENARIO, LOG, TRACE, ABOUT)  # in this order: with the last one a run is whole
+KEPT = (SCENARIO, LOG, *FILES.values(), TRACE, ABOUT)  # in this order: with the last one a run is whole
 
 
 def execute(

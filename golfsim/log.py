@@ -88,10 +88,15 @@ class Log:
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
         for name, further in self.tables.items():
-            rows = further.rows(self.run, self.seed).replace_schema_metadata({NOTE: self.note})
-            write_whole(beside(folder / LOG, name), lambda path, rows=rows: pq.write_table(rows, path, compression="zstd"))  # type: ignore[misc]
+            self._write_further(folder, name, further)
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8"))  # last: now the run is whole
+
+    def _write_further(self, folder: Path, name: str, table: Table) -> None:
+        import pyarrow.parquet as pq
+
+        rows = table.rows(self.run, self.seed).replace_schema_metadata({NOTE: self.note})
+        write_whole(beside(folder / LOG, name), lambda path: pq.write_table(rows, path, compression="zstd"))
 
 
 def _to_disk(path: str) -> None:

@@ -121,8 +121,8 @@ class PlotConfig(Settings):
 
     kind: Literal["convergence", "heatmap", "lines", "bars", "privacy-utility", "none"] = Field(
         "convergence",
-        description="curves over cycles; the last cycle over a sweep as heat-map, lines, error bars, or accuracy over ε "
-        "with label recovery beneath; nothing",
+        description="curves over cycles; the last cycle over a sweep as heat-map, lines, error bars, or accuracy over "
+        "ε with label recovery beneath; nothing",
     )
     metric: str = Field("accuracy", description="all but curves: the metric, its mean over nodes and runs")
     rows: str | None = Field(None, description="heat-map: the key that varies from row to row")

@@ -8,7 +8,22 @@ from golfsim.errors import UserError
 from golfsim.log import note_of
 from golfsim.report import numbers
 from golfsim.report.style import (
-    COLUMN, GREY, HEIGHT, PAGE, beneath, cycles, head, legend, lines_of, look, panel, panels, plain, say, styled,
+    COLUMN,
+    DASHES,
+    GREY,
+    HEIGHT,
+    PAGE,
+    beneath,
+    cycles,
+    head,
+    legend,
+    lines_of,
+    look,
+    panel,
+    panels,
+    plain,
+    say,
+    styled,
     thousands,
 )  # fmt: skip
 
@@ -40,32 +55,42 @@ def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool = True,
     direct = 1 < len(names) <= MOST_NAMED and max(map(len, names)) <= LONGEST_NAME
     with styled():
         ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * (3 + (0 if direct else lines_of(names, COLUMN - 0.5))))
-        drawn = draw_curves(ax, found, numbers.label_of(metric), log)
+        draw_curves(ax, found, numbers.label_of(metric), log)
         _ground(ax)
         own = ax.lines[len(ax.lines) - len(names) :]
-        legend(ax, [*(own if len(names) > 1 and not direct else []), *_meaning(found, drawn)])
+        legend(ax, [*(own if len(names) > 1 and not direct else []), *_meaning(found, bands(found))])
         if direct:
             _name_the_ends(ax, own)
         head(ax, note_of(frame))
     return ax
 
 
-def draw_curves(ax: Axes, found: pd.DataFrame, label: str, log: bool = True, start: int = 0) -> set[str]:
-    """Each curve with its bands; which of the two bands were drawn."""
+def draw_curves(
+    ax: Axes, found: pd.DataFrame, label: str, log: bool = True, start: int = 0, allowed: set[str] | None = None
+) -> None:
+    """Each curve with its bands: those that would not hide each other, or those that are allowed."""
     names = list(dict.fromkeys(found["curve"]))
-    wide = _spread(found, "q05", "q95", MOST_BANDS)
-    sure = _spread(found, "low", "high", MOST_INTERVALS)
+    shown = bands(found) if allowed is None else allowed
     for place, name in enumerate(names):
         curve, how = found[found["curve"] == name], look(start + place)
-        dots = _dots(len(curve), len(names))
-        ax.plot(curve["cycle"], curve["mean"], ls=how.dash, color=how.colour, label=plain(name), marker=dots and how.marker, markevery=max(1, len(curve) // 8))  # fmt: skip
-        if name in wide:
+        marker = how.marker if _dotted(len(curve), start + len(names)) else None
+        every = max(1, len(curve) // 8)
+        style: Any = {"ls": how.dash, "marker": marker, "markevery": every, "label": plain(name)}
+        ax.plot(curve["cycle"], curve["mean"], color=how.colour, **style)
+        if "nodes" in shown and (curve["q95"] > curve["q05"]).any():
             ax.fill_between(curve["cycle"], curve["q05"], curve["q95"], color=how.colour, alpha=NODES, lw=0)
-        if name in sure:
+        if "runs" in shown and (curve["high"] > curve["low"]).any():
             ax.fill_between(curve["cycle"], curve["low"], curve["high"], color=how.colour, alpha=RUNS, lw=0)
     cycles(ax, log)
     ax.set_ylabel(label)
-    return {band for band, shown in (("nodes", wide), ("runs", sure)) if shown}
+
+
+def bands(found: pd.DataFrame) -> set[str]:
+    """Which bands a figure of these curves has: of its nodes, of its runs; not where they would hide each other."""
+    wide = set(found.loc[found["q95"] > found["q05"], "curve"]) if "q05" in found else set()
+    sure = set(found.loc[found["high"] > found["low"], "curve"])
+    shown = {"nodes": 0 < len(wide) <= MOST_BANDS, "runs": 0 < len(sure) <= MOST_INTERVALS}
+    return {band for band, there in shown.items() if there}
 
 
 def _ground(ax: Axes) -> None:
@@ -73,15 +98,9 @@ def _ground(ax: Axes) -> None:
     ax.set_ylim(bottom=min(0.0, ax.dataLim.y0))
 
 
-def _dots(points: int, curves: int) -> bool | None:
+def _dotted(points: int, curves: int) -> bool:
     """Markers for a single point, and where dashes alone no longer tell curves apart."""
-    return True if points == 1 or curves > 4 else None
-
-
-def _spread(found: pd.DataFrame, low: str, high: str, most: int) -> set[str]:
-    """The curves that have such a band, unless these are so many that they would hide each other."""
-    names = set(found.loc[found[high] > found[low], "curve"])
-    return names if len(names) <= most else set()
+    return points == 1 or curves > len(DASHES)
 
 
 def _meaning(found: pd.DataFrame, drawn: set[str]) -> list[Any]:
@@ -142,38 +161,51 @@ def small_multiples(
     log: bool = True,
     figure: Figure | None = None,
 ) -> Axes:
-    """A convergence panel for each value of a key, e.g. `data.set` or an ε; the first axes, whose figure has them all."""
-    numbers.refuse_unknown(frame, [over])
-    values = list(dict.fromkeys(frame[over].dropna()))
-    parts = [numbers.curves(frame[frame[over] == value], metric) for value in values]
-    rows, columns = -(-len(values) // columns), min(columns, len(values))
+    """A convergence panel for each value of a key, e.g. `data.set` or an ε.
+
+    Lines and bands are those of `convergence`. Returns the first axes, whose figure has them all.
+    """
+    found = multiples(frame, over, metric)
+    titles, names = list(dict.fromkeys(found["panel"])), list(dict.fromkeys(found["curve"]))
+    rows, columns = -(-len(titles) // columns), min(columns, len(titles))
+    width = max(COLUMN, PAGE * columns / 3)
     with styled():
-        names = list(dict.fromkeys(name for part in parts for name in part["curve"]))
-        width = max(COLUMN, PAGE * columns / 3)
-        lines = lines_of([*names, *MEANINGS], width)
-        axes = panels(figure, rows, columns, (width, 1.6 * rows + 0.3 + LEGEND_LINE * lines), sharey=True, sharex=True)
-        drawn = set().union(*(_panel(ax, part, names, plain(numbers.value_of(over, value)), metric, log) for ax, part, value in zip(axes.flat, parts, values, strict=False)))  # fmt: skip
-        for ax in axes.flat[len(values) :]:
-            ax.set_visible(False)
+        height = 1.6 * rows + 0.3 + LEGEND_LINE * lines_of([*names, *MEANINGS], width)
+        axes = panels(figure, rows, columns, (width, height), sharey=True, sharex=True)
+        for ax, title in zip(axes.flat, titles, strict=False):
+            _panel(ax, found, title, names, numbers.label_of(metric), log)
+        _hide(axes.flat[len(titles) :])
         _ground(axes[0, 0])
         _trim(axes)
         shown = {str(line.get_label()): line for ax in axes.flat for line in ax.lines} if len(names) > 1 else {}
-        beneath(axes[0, 0].figure, [*shown.values(), *_meaning(parts[0], drawn)], most=3)
+        beneath(axes[0, 0].figure, [*shown.values(), *_meaning(found, bands(found))], most=3)
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 
 
-def _panel(ax: Axes, part: pd.DataFrame, names: list[str], title: str, metric: str, log: bool) -> set[str]:
+def multiples(frame: pd.DataFrame, over: str, metric: str = "error") -> pd.DataFrame:
+    """The curves of each panel, which is named by the value of a key."""
+    import pandas as pd
+
+    numbers.refuse_unknown(frame, [over])
+    values = list(dict.fromkeys(frame[over].dropna()))
+    parts = [numbers.curves(frame[frame[over] == value], metric) for value in values]
+    named = [part.assign(panel=numbers.value_of(over, value)) for part, value in zip(parts, values, strict=True)]
+    return pd.concat(named, ignore_index=True)
+
+
+def _panel(ax: Axes, found: pd.DataFrame, title: str, names: list[str], label: str, log: bool) -> None:
     """One of many panels; a curve looks alike in all of them."""
-    drawn: set[str] = set()
-    few = len(names) <= MOST_BANDS
     for place, name in enumerate(names):
-        own = part[part["curve"] == name]
+        own = found[(found["panel"] == title) & (found["curve"] == name)]
         if len(own):
-            own = own if few else own.assign(q05=float("nan"), q95=float("nan"))
-            drawn |= draw_curves(ax, own, numbers.label_of(metric), log, start=place)
-    ax.set_title(title)
-    return drawn
+            draw_curves(ax, own, label, log, start=place, allowed=bands(found))
+    ax.set_title(plain(title))
+
+
+def _hide(axes: Any) -> None:
+    for ax in axes:
+        ax.set_visible(False)
 
 
 def _trim(axes: Any) -> None:
@@ -242,8 +274,16 @@ def _lines(ax: Axes, found: pd.DataFrame, names: list[str], thin: bool) -> None:
     for place, name in enumerate(names):
         curve, how = found[found["curve"] == name], look(place)
         style: Any = {"ls": ":", "lw": 0.8} if thin else {"ls": how.dash}
-        marker = how.marker if _dots(len(curve), len(names)) else None
-        ax.plot(curve["cycle"], curve["mean"], color=how.colour, label=plain(name), marker=marker, markevery=max(1, len(curve) // 8), **style)  # fmt: skip
+        marker = how.marker if _dotted(len(curve), len(names)) else None
+        ax.plot(
+            curve["cycle"],
+            curve["mean"],
+            color=how.colour,
+            label=plain(name),
+            marker=marker,
+            markevery=max(1, len(curve) // 8),
+            **style,
+        )
         if len(names) <= MOST_INTERVALS and (curve["high"] > curve["low"]).any():
             ax.fill_between(curve["cycle"], curve["low"], curve["high"], color=how.colour, alpha=RUNS, lw=0)
 
@@ -267,8 +307,8 @@ def _key(ax: Axes, names: list[str], kinds: list[str]) -> None:
 
     first = len(ax.lines) - len(names) * len(kinds)
     handles: list[Any] = list(ax.lines[first : first + len(names)]) if len(names) > 1 else []
-    for kind, style in zip(kinds if len(kinds) > 1 else [], ({"ls": "-"}, {"ls": ":", "lw": 0.8}), strict=False):
-        handles.append(Line2D([], [], color=GREY, label=kind, **style))
+    for kind, dash, width in zip(kinds if len(kinds) > 1 else [], "-:", (1.3, 0.8), strict=False):
+        handles.append(Line2D([], [], color=GREY, label=kind, ls=dash, lw=width))
     if handles:
         legend(ax, handles)
 
@@ -294,8 +334,7 @@ def overlay(frame: pd.DataFrame, *, log: bool = True, figure: Figure | None = No
         axes = panels(figure, rows, 2, (PAGE * 0.72, 1.6 * rows + 0.4), sharex=True)
         for ax, name in zip(axes.flat, shown, strict=False):
             _overlay_panel(ax, frame, name, log)
-        for ax in axes.flat[len(shown) :]:
-            ax.set_visible(False)
+        _hide(axes.flat[len(shown) :])
         for ax in axes.flat[: max(0, len(shown) - 2)]:
             ax.set_xlabel("")
         handles = list(axes[0, 0].lines)

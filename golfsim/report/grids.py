@@ -9,8 +9,23 @@ from golfsim.errors import UserError
 from golfsim.log import note_of
 from golfsim.report import numbers
 from golfsim.report.style import (
-    COLOURS, COLUMN, GREY, HEIGHT, PAGE, beneath, head, legend, lines_of, look, number, panel, panels, plain, say,
-    short, styled,
+    COLOURS,
+    COLUMN,
+    GREY,
+    HEIGHT,
+    PAGE,
+    beneath,
+    head,
+    legend,
+    lines_of,
+    look,
+    number,
+    panel,
+    panels,
+    plain,
+    say,
+    short,
+    styled,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -51,7 +66,7 @@ def heatmap(
 
 
 def grid(frame: pd.DataFrame, rows: str, columns: str, metric: str) -> pd.DataFrame:
-    """The metric's mean over runs as a table: numbers rise upwards and to the right, words stay as the sweep has them."""
+    """The metric's mean over runs as a table: numbers rise upwards and to the right, words as the sweep has them."""
     means = numbers.last_means(frame, metric, [rows, columns])
     table = means.pivot_table(index=rows, columns=columns, values="mean", observed=True, sort=False)
     up, right = _in_order(table.index)[:: -1 if _numeric(table.index) else 1], _in_order(table.columns)
@@ -179,7 +194,13 @@ def _bars_of(frame: pd.DataFrame, metric: str) -> Any:
 
     runs = int(numbers.rows_of(frame, metric)["run"].nunique())
     barred = runs >= numbers.LEAST
-    text = f"bars: 95 % interval of the mean over {runs} runs" if barred else f"mean over {runs} runs" if runs > 1 else "one run"  # fmt: skip
+    text = (
+        f"bars: 95 % interval of the mean over {runs} runs"
+        if barred
+        else f"mean over {runs} runs"
+        if runs > 1
+        else "one run"
+    )
     return Line2D([], [], color=GREY, marker="|" if barred else ".", ls="", ms=7 if barred else 4, label=text)
 
 
@@ -245,9 +266,7 @@ def _guess(attacked: bool) -> list[Any]:
     return [Line2D([], [], color=GREY, ls=":", lw=1, label="share of the largest class")] if attacked else []
 
 
-def bars(
-    frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "error", *, ax: Axes | None = None
-) -> Axes:
+def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "error", *, ax: Axes | None = None) -> Axes:
     """The metric at the end for each value of a key, e.g. the size of groups.
 
     The dark bar is the 95 % interval of the mean over runs, the light and wide one the standard deviation over nodes,
@@ -296,7 +315,9 @@ def _dots(ax: Axes, names: list[Any]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     looks = [(look(place), name) for place, name in enumerate(names)] if len(names) > 1 else []
-    return [Line2D([], [], color=how.colour, marker=how.marker, ls="", label=plain(number(name))) for how, name in looks]
+    return [
+        Line2D([], [], color=how.colour, marker=how.marker, ls="", label=plain(number(name))) for how, name in looks
+    ]
 
 
 def _two_bars(frame: pd.DataFrame, metric: str) -> list[Any]:

@@ -22,18 +22,16 @@ MOST_COUNTS = 12  # classes whose counts still fit into their cells
 
 
 def confusion(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """The confusion matrix of one node at the end: counts (means over runs), shaded by the share of each actual class."""
+    """The confusion matrix of one node at the end: counts (means over runs), shaded by share of the actual class."""
     table = confusion_counts(frame, layer)
-    share = table.div(table.sum(axis=1).where(lambda total: total > 0), axis=0).to_numpy()
+    share = table.div(table.sum(axis=1).clip(lower=1), axis=0).to_numpy()
     size = len(table)
     with styled():
         side = min(COLUMN, 1.3 + 0.42 * size)
         ax = panel(ax, side + 0.5, side)
         image = ax.imshow(share, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
-        for row in range(size) if size <= MOST_COUNTS else ():
-            for column in range(size):
-                dark = share[row, column] > 0.5
-                ax.text(column, row, f"{table.iat[row, column]:.0f}", ha="center", va="center", fontsize=7 if size < 6 else 5.5, color="w" if dark else "k")  # fmt: skip
+        if size <= MOST_COUNTS:
+            _write(ax, table.to_numpy(float), share)
         ax.set(xlabel="predicted class", ylabel="actual class", xticks=range(size), yticks=range(size))
         ax.grid(visible=False)
         ax.figure.colorbar(image, ax=ax, label="share of the actual class", pad=0.03)
@@ -41,9 +39,22 @@ def confusion(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None 
     return ax
 
 
+def _write(ax: Axes, counts: Any, share: Any) -> None:
+    """The counts into their cells."""
+    for row in range(len(counts)):
+        for column in range(len(counts)):
+            colour = "w" if share[row, column] > 0.5 else "k"
+            size = 7 if len(counts) < 6 else 5.5
+            ax.text(column, row, f"{counts[row, column]:.0f}", ha="center", va="center", fontsize=size, color=colour)
+
+
 def confusion_counts(frame: pd.DataFrame, layer: str | None = None) -> pd.DataFrame:
-    """Actual × predicted class at each run's last cycle, as means over runs; all points of a sweep must be one."""
+    """Actual × predicted class at each run's last cycle, as means over runs, of one point of a sweep."""
     rows = _matching(frame, CELL, layer, "confusion")
+    if numbers.varied(rows):
+        raise UserError(
+            "a confusion matrix is of one point of a sweep", hint=f"choose a value of {', '.join(numbers.varied(rows))}"
+        )
     parts = rows["metric"].astype(str).str.extract(CELL).astype(int)
     means = rows.assign(actual=parts[0], predicted=parts[1])
     return means.pivot_table(index="actual", columns="predicted", values="value", aggfunc="mean", observed=True)
@@ -108,7 +119,14 @@ def time_table(
         heads = [f"{sign} {value:g}" for value in cells.columns]
         rows = [[plain(name), *row] for name, row in zip(cells.index, cells.to_numpy().tolist(), strict=True)]
         widths = [0.065 * first + 0.3, *[0.95] * len(heads)]
-        table = ax.table(rows, colLabels=[numbers.label_of(metric), *heads], loc="center", cellLoc="right", colWidths=[w / sum(widths) for w in widths])  # fmt: skip
+        table = ax.table(
+            rows,
+            colLabels=[numbers.label_of(metric), *heads],
+            loc="center",
+            cellLoc="right",
+            colLoc="right",
+            colWidths=[w / sum(widths) for w in widths],
+        )
         _rule(table, len(cells))
         head(ax, note_of(frame))
     return ax
@@ -117,7 +135,9 @@ def time_table(
 def time_cells(found: pd.DataFrame) -> pd.DataFrame:
     """The median cycle of each curve and threshold in words, with the runs that get there where some do not."""
     words = [_when(row) for row in found.to_dict("records")]
-    return found.assign(text=words).pivot_table(index="curve", columns="threshold", values="text", aggfunc="first", sort=False)  # fmt: skip
+    return found.assign(text=words).pivot_table(
+        index="curve", columns="threshold", values="text", aggfunc="first", sort=False
+    )
 
 
 def _when(row: dict[Any, Any]) -> str:

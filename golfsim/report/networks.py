@@ -12,7 +12,19 @@ from golfsim.errors import UserError, nearest
 from golfsim.log import note_of
 from golfsim.report import numbers
 from golfsim.report.style import (
-    COLOURS, COLUMN, GREY, HEIGHT, OFFLINE, cycles, head, legend, look, panel, plain, plain_lines, styled,
+    COLOURS,
+    COLUMN,
+    GREY,
+    HEIGHT,
+    OFFLINE,
+    cycles,
+    head,
+    legend,
+    look,
+    panel,
+    plain,
+    plain_lines,
+    styled,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -38,8 +50,17 @@ def degrees(frame: pd.DataFrame, cycle: int | None = None, *, ax: Axes | None = 
         ax = panel(ax, COLUMN, HEIGHT + 0.13 * len(names))
         for place, name in enumerate(names):
             curve, how = found[found["curve"] == name], look(place)
-            ax.plot(curve["degree"], curve["share"], ls=how.dash, color=how.colour, marker=None if exact else how.marker, drawstyle="steps-post" if exact else None, label=plain(name))  # fmt: skip
-        ax.set(xlabel="in-degree", ylabel="share of nodes with at most as many", ylim=(0, 1.02))
+            ax.plot(
+                curve["degree"],
+                curve["share"],
+                ls=how.dash,
+                color=how.colour,
+                marker=None if exact else how.marker,
+                drawstyle="steps-post" if exact else None,
+                label=plain(name),
+            )
+        ax.set(xlabel="in-degree", ylabel="share of nodes at or below", ylim=(0, 1.02))
+        ax.locator_params(axis="x", integer=True)
         legend(ax, ax.lines[len(ax.lines) - len(names) :])
         head(ax, note_of(frame))
     return ax
@@ -54,7 +75,10 @@ def logged_degrees(frame: pd.DataFrame, cycle: int | None = None) -> pd.DataFram
     keys = numbers.keys_of(rows) or ["layer"]
     found = rows.groupby([*keys, "metric"], observed=True, sort=False, dropna=False)["value"].mean().reset_index()
     share = found["metric"].astype(str).str.removeprefix("indegree.").map(LOGGED)
-    names = [f"{numbers.named(keys, values)}, cycle {_cycle_of(rows, cycle)}" for values in found[keys].itertuples(index=False)]  # fmt: skip
+    names = [
+        f"{numbers.named(keys, values)}, cycle {_cycle_of(rows, cycle)}"
+        for values in found[keys].itertuples(index=False)
+    ]
     found = found.assign(curve=names, share=share, degree=found["value"])
     return found[["curve", "degree", "share"]].sort_values(["curve", "share"], kind="stable", ignore_index=True)
 
@@ -178,11 +202,14 @@ def animation(
     with styled():
         ax = panel(None, COLUMN, COLUMN - 0.2)
         scene.draw(ax, shown[0], key=True)
+        above = f"{plain_lines(note_of(links))}\n" if note_of(links) else ""
 
         def turn(when: int) -> list[Any]:
             scene.draw(ax, when)
-            ax.set_title(scene.title(when), loc="left", fontsize=7)
+            ax.set_title(above + scene.title(when), loc="left", fontsize=7)
             return []
+
+        turn(shown[0])
 
         moving = FuncAnimation(ax.figure, turn, frames=shown, interval=1000 / per_second)  # type: ignore[arg-type]
         if path is not None:
@@ -208,7 +235,6 @@ class Scene:
         self.nodes = one_layer(nodes, None, "error" if learnt else None)[0] if nodes is not None else None
         self.by_error = colour == "error" and learnt
         self.place = places(self.links, self.nodes)
-        self._note = note_of(links)
         self._drawn: list[Any] = []
         errors = self.nodes["error"].dropna() if self.nodes is not None and self.by_error else None
         self._range = (float(errors.min()), float(errors.max())) if errors is not None else (0.0, 1.0)
@@ -228,7 +254,7 @@ class Scene:
             self._frame(ax)
 
     def _frame(self, ax: Axes) -> None:
-        ax.set(xticks=[], yticks=[], aspect="equal")
+        ax.set(xticks=[], yticks=[], xlim=(-0.04, 1.04), ylim=(-0.04, 1.04))
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         if self.by_error:
@@ -248,9 +274,12 @@ class Scene:
         size = float(np.clip(2500 / len(at), 8, 60))
         how: Any = {"s": size, "zorder": 3, "linewidths": 0.4, "edgecolors": "k"}
         low, high = self._range
-        colours: Any = {"c": error[online], "cmap": COLOURS, "vmin": low, "vmax": high} if self.by_error else {"c": look(0).colour}  # fmt: skip
-        on = ax.scatter(*at[online].T, **colours, **how, plotnonfinite=True)
-        off = ax.scatter(*at[~online].T, s=size * 0.6, zorder=2, facecolors="none", edgecolors="0.6", linewidths=0.7)
+        colours: Any = (
+            {"c": error[online], "cmap": COLOURS, "vmin": low, "vmax": high} if self.by_error else {"c": look(0).colour}
+        )
+        on = ax.scatter(at[online, 0], at[online, 1], **colours, **how, plotnonfinite=True)
+        hollow: Any = {"s": size * 0.6, "zorder": 2, "facecolors": "none", "edgecolors": "0.6", "linewidths": 0.7}
+        off = ax.scatter(at[~online, 0], at[~online, 1], **hollow)
         return [on, off]
 
     def _seen(self, numbers_: NDArray[Any], cycle: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -265,9 +294,11 @@ def places(links: pd.DataFrame, nodes: pd.DataFrame | None = None) -> dict[int, 
     """A place in the plane for each node: springs along links, the stronger the more cycles have the link."""
     import networkx as nx
 
-    times = links.groupby(["source", "target"], observed=True).size()
+    times = links.groupby(["source", "target"], observed=True).size().reset_index()
     graph = nx.Graph()
     graph.add_nodes_from(sorted(set(nodes["node"].tolist())) if nodes is not None else [])
-    graph.add_weighted_edges_from((int(a), int(b), float(n)) for (a, b), n in times.items())
+    graph.add_weighted_edges_from(times.itertuples(index=False))
     found = nx.spring_layout(graph, seed=SEED, iterations=100, k=1.6 / max(graph.number_of_nodes(), 1) ** 0.5)
-    return {int(node): np.asarray(place) for node, place in found.items()}
+    at = np.array([found[node] for node in graph.nodes])
+    at = (at - at.min(axis=0)) / np.maximum(np.ptp(at, axis=0), 1e-9)  # the whole picture is used
+    return {int(node): place for node, place in zip(graph.nodes, at, strict=True)}

@@ -50,8 +50,7 @@ def scatter(
         ax = panel(ax, COLUMN, COLUMN)
         for place, one in enumerate(np.unique(labels)):
             own = chosen[labels[chosen] == one]
-            face = PALETTE[place % len(PALETTE)] if place % 2 == 0 else "none"  # filled and hollow: apart in grey
-            ax.scatter(*x[own].T, s=7, marker=MARKERS[place % len(MARKERS)], facecolors=face, edgecolors=PALETTE[place % len(PALETTE)], linewidths=0.5, alpha=0.6, label=plain(f"class {one}"))  # fmt: skip
+            _draw_class(ax, x[own], place, plain(f"class {one}"))
         _window(ax, x)
         for place, (name, line) in enumerate((lines or {}).items(), 4):
             _draw_line(ax, line, plain(name), place)
@@ -59,6 +58,13 @@ def scatter(
         legend(ax, [*ax.collections, *ax.lines])
         head(ax, note)
     return ax
+
+
+def _draw_class(ax: Axes, x: NDArray[Any], place: int, name: str) -> None:
+    """The records of one class: filled or hollow, so that they stay apart in grey."""
+    colour = PALETTE[place % len(PALETTE)]
+    how: Any = {"facecolors": colour if place % 2 == 0 else "none", "edgecolors": colour, "linewidths": 0.5}
+    ax.scatter(x[:, 0], x[:, 1], s=7, marker=MARKERS[place % len(MARKERS)], alpha=0.6, label=name, **how)
 
 
 def _window(ax: Axes, x: NDArray[Any]) -> None:
@@ -74,7 +80,9 @@ def _draw_line(ax: Axes, line: Line, name: str, place: int) -> None:
         raise UserError(f"“{name}” is no line: {a:g}·x + {b:g}·y + {c:g} = 0")
     nearest = np.array([a, b]) * -c / (a * a + b * b)  # of the line to the origin
     how = look(place)
-    ax.axline(nearest, nearest + np.array([-b, a]), color=how.colour, ls=how.dash, lw=1.4, label=name)
+    ax.axline(
+        (nearest[0], nearest[1]), (nearest[0] - b, nearest[1] + a), color=how.colour, ls=how.dash, lw=1.4, label=name
+    )
 
 
 def plane_of(simulation: Simulation, layer: str | None = None, *, published: bool = True) -> Plane:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CELL = re.compile(r"confusion\.actual_(\d+)\.predicted_(\d+)$")
 POINT = re.compile(r"roc\.at_(\d\.\d+)$")
+MOST_BANDS = 3
 MOST_COUNTS = 12  # classes whose counts still fit into their cells
 
 
@@ -83,7 +84,7 @@ def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None
         for place, name in enumerate(names):
             curve, how = found[found["curve"] == name], look(place)
             ax.plot(curve["false"], curve["mean"], ls=how.dash, color=how.colour, label=plain(name))
-            if len(names) <= 6 and (curve["high"] > curve["low"]).any():
+            if len(names) <= MOST_BANDS and (curve["high"] > curve["low"]).any():
                 low, high = curve["low"].clip(0, 1), curve["high"].clip(0, 1)
                 ax.fill_between(curve["false"], low, high, color=how.colour, alpha=0.25, lw=0)
         own = ax.lines[len(ax.lines) - len(names) :]
@@ -102,7 +103,7 @@ def roc_points(frame: pd.DataFrame, layer: str | None = None) -> pd.DataFrame:
     keys = [key for key in numbers.keys_of(rows) if key != "false"] or ["layer"]
     found = numbers.interval(rows, [*keys, "false"])
     names = [numbers.named(keys, values) for values in found[keys].itertuples(index=False)]
-    return found.assign(curve=names).sort_values(["curve", "false"], kind="stable", ignore_index=True)
+    return found.assign(curve=names).sort_values("false", kind="stable", ignore_index=True)
 
 
 def time_table(

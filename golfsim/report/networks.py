@@ -80,7 +80,7 @@ def logged_degrees(frame: pd.DataFrame, cycle: int | None = None) -> pd.DataFram
         for values in found[keys].itertuples(index=False)
     ]
     found = found.assign(curve=names, share=share, degree=found["value"])
-    return found[["curve", "degree", "share"]].sort_values(["curve", "share"], kind="stable", ignore_index=True)
+    return found[["curve", "degree", "share"]].sort_values("share", kind="stable", ignore_index=True)
 
 
 def in_degrees(links: pd.DataFrame, cycle: int | None = None) -> pd.DataFrame:

@@ -37,15 +37,15 @@ STYLE: Any = {
     "svg.hashsalt": "golfsim",
     "savefig.dpi": 300,
 }
-# Okabe & Ito, without the yellow that vanishes on paper; by falling contrast
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7F7F7F")
+# Okabe & Ito, without the yellow that vanishes on paper; green is late, since some people take it for the blue
+PALETTE = ("#0072B2", "#D55E00", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#E69F00", "#7F7F7F")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))  # curves stay apart in grey print
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 COLOURS = "cividis"  # of maps: even in lightness, so that grey print keeps the order
 GREY = "0.35"
 OFFLINE = "0.85"
 NOTE_STYLE: Any = {"fontsize": 7, "color": GREY, "wrap": True}
-LONGEST = 60  # letters of a label
+LONGEST = 44  # letters of a label: what fits into a column of a paper
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,8 @@ def _plain_ticks(axis: Any) -> None:
 
     low, high = sorted(axis.get_view_interval())
     narrow = low > 0 and high / low < 150
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,)))
+    steps = (1, 2, 3, 5) if high < 10 * low else (1, 2, 5) if narrow else (1,)
+    axis.set_major_locator(LogLocator(subs=steps))
     axis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
     axis.set_minor_formatter(NullFormatter())
 

@@ -7,6 +7,7 @@ For notebooks::
     for cycle in simulation:
         print(cycle, simulation.layer("learning").age.mean())
     frame = simulation.log.frame()
+    golfsim.plot.convergence(frame)
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from golfsim import plot
     from golfsim.engine import Simulation
     from golfsim.errors import UserError
-    from golfsim.log import load
+    from golfsim.log import load, load_links, load_nodes
     from golfsim.runner import run
     from golfsim.scenario import Scenario
 
@@ -25,16 +27,20 @@ _HOME = {
     "Simulation": "golfsim.engine",
     "UserError": "golfsim.errors",
     "load": "golfsim.log",
+    "load_links": "golfsim.log",
+    "load_nodes": "golfsim.log",
     "run": "golfsim.runner",
 }
 
-__all__ = ["Scenario", "Simulation", "UserError", "__version__", "load", "run"]
+__all__ = ["Scenario", "Simulation", "UserError", "__version__", "load", "load_links", "load_nodes", "plot", "run"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: nothing happens at import."""
-    if name not in _HOME:
-        raise AttributeError(f"module “golfsim” has no attribute “{name}”")
     from importlib import import_module
 
+    if name == "plot":
+        return import_module("golfsim.plot")
+    if name not in _HOME:
+        raise AttributeError(f"module “golfsim” has no attribute “{name}”")
     return getattr(import_module(_HOME[name]), name)

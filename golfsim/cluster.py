@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from golfsim.errors import UserError
 from golfsim.log import ABOUT, LOG, SCENARIO, write_whole
 from golfsim.runner import TRACE, Interrupt, Outcome, Task, Told, attempt
+from golfsim.tables import FILES
 from golfsim.workers import next_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Files = dict[str, bytes]
 SECONDS_TO_CONNECT = 30
-KEPT = (SCENARIO, LOG, TRACE, ABOUT)  # in this order: with the last one a run is whole
+KEPT = (SCENARIO, LOG, *FILES.values(), TRACE, ABOUT)  # in this order: with the last one a run is whole
 
 
 def execute(

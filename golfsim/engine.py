@@ -56,6 +56,7 @@ class Simulation:
         test = TestSet(data.test_x, data.test_y, len(data.classes)) if data else None
         self.observer = Observer(scenario.observe, self.seed, scenario.cycles, test, self.raw)
         self.log = Log(run, self.seed, data.note if data else "")
+        self.log.tables = self.observer.tables(self.world, names)
         self.latest: dict[str, dict[str, float]] = {}
         for layer in self.layers.values():
             layer.setup(self.world)
@@ -121,6 +122,7 @@ class Simulation:
     def _observe(self) -> bool:
         self.latest = self.observer.measure(self.world, self.layers)
         self.log.add(self.world.cycle, self.latest)
+        self.observer.fill(self.log.tables, self.world, self.layers)
         condition = self.scenario.condition
         if condition is None:
             return False
@@ -135,7 +137,9 @@ class Simulation:
     def _parts(self) -> dict[str, Any]:
         models = {f"churn.{i}": model for i, model in enumerate(self.world.churn)}
         raw = {"raw": self.raw} if self.raw else {}
-        return {"world": self.world} | models | raw | {f"layer.{name}": layer for name, layer in self.layers.items()}
+        tables = {f"table.{name}": table for name, table in self.log.tables.items()}
+        layers = {f"layer.{name}": layer for name, layer in self.layers.items()}
+        return {"world": self.world} | models | raw | layers | tables
 
     def state(self) -> dict[str, Any]:
         """Everything that the next cycle depends on, and the rows so far, as arrays by name."""

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +18,7 @@ import numpy as np
 
 import golfsim
 from golfsim.errors import UserError
+from golfsim.tables import Table, beside, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +38,7 @@ class Log:
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
+        self.tables: dict[str, Table] = {}  # written beside the log
 
     def add(self, cycle: int, found: dict[str, dict[str, float]]) -> None:
         """The metrics of one cycle, by layer."""
@@ -48,6 +50,19 @@ class Log:
     def frame(self) -> pd.DataFrame:
         """The rows as a DataFrame."""
         return noted(self._table().to_pandas(), [self.note])
+
+    def nodes(self) -> pd.DataFrame:
+        """What became of the nodes that were followed: cycle, layer, node, online, error."""
+        return self._further("nodes")
+
+    def links(self) -> pd.DataFrame:
+        """Who knew whom: cycle, layer, source, target."""
+        return self._further("links")
+
+    def _further(self, name: str) -> pd.DataFrame:
+        if name not in self.tables:
+            raise _without(name)
+        return noted(self.tables[name].rows(self.run, self.seed).to_pandas(), [self.note])
 
     def _table(self) -> Any:
         import pyarrow as pa
@@ -72,8 +87,16 @@ class Log:
         table = self._table().replace_schema_metadata(about_log)
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
+        for name, further in self.tables.items():
+            self._write_further(folder, name, further)
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8"))  # last: now the run is whole
+
+    def _write_further(self, folder: Path, name: str, table: Table) -> None:
+        import pyarrow.parquet as pq
+
+        rows = table.rows(self.run, self.seed).replace_schema_metadata({NOTE: self.note})
+        write_whole(beside(folder / LOG, name), lambda path: pq.write_table(rows, path, compression="zstd"))
 
 
 def _to_disk(path: str) -> None:
@@ -135,10 +158,41 @@ def load(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
     column for each key that a sweep varies. Runs of an earlier version of a scenario, which may still lie there, are
     left out; and so are runs that were interrupted or failed, unless `unfinished` is true.
     """
+    return frame_of(_all_pieces(paths, unfinished))
+
+
+def load_nodes(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
+    """What became of the nodes that the runs at or below the paths followed, with the further columns of `load`.
+
+    Its own columns are run, seed, cycle, layer, node (the user's number), online, and error: NaN where the node had no
+    model to be measured, e.g. since it was offline.
+    """
+    return _load_further("nodes", paths, unfinished)
+
+
+def load_links(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
+    """Who knew whom in the runs at or below the paths: run, seed, cycle, layer, source, target and those of `load`."""
+    return _load_further("links", paths, unfinished)
+
+
+def _load_further(name: str, paths: tuple[str | Path, ...], unfinished: bool) -> pd.DataFrame:
+    files = [Piece(beside(piece.file, name), piece.values) for piece in _all_pieces(paths, unfinished)]
+    there = [piece for piece in files if piece.file.is_file()]
+    if not there:
+        raise _without(name)
+    return frame_of(there, columns_of(name))
+
+
+def _without(name: str) -> UserError:
+    key = {"nodes": "follow = 100", "links": "draw = true"}[name]
+    return UserError(f"no run here has kept its {name}", hint=f"put {key} into [observe] and run again")
+
+
+def _all_pieces(paths: tuple[str | Path, ...], unfinished: bool) -> list[Piece]:
     pieces = [piece for path in map(Path, paths) for piece in _pieces(path, unfinished)]
     if not pieces:
         raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
-    return frame_of(pieces)
+    return pieces
 
 
 def _pieces(path: Path, unfinished: bool) -> list[Piece]:
@@ -162,15 +216,16 @@ def _why_nothing(path: Path, indexed: bool) -> str:
     return "no run is whole yet; unfinished=True loads what is there" if indexed else f"no {LOG} here or below"
 
 
-def frame_of(pieces: list[Piece]) -> pd.DataFrame:
+def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
     """The rows of all pieces; where one lacks a column of another, it has no value there."""
     import pandas as pd
     import pyarrow as pa
 
-    tables, notes = zip(*(_rows_of(piece.file) for piece in pieces), strict=True)
+    tables, notes = zip(*(_rows_of(piece.file, list(columns)) for piece in pieces), strict=True)
     sizes = [table.num_rows for table in tables]
     whole: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
-    whole[["layer", "metric"]] = whole[["layer", "metric"]].astype("category")
+    words = [column for column in ("layer", "metric") if column in columns]
+    whole[words] = whole[words].astype("category")
     for name in dict.fromkeys(name for piece in pieces for name in piece.values):
         values = [_plain(piece.values.get(name)) for piece in pieces]
         if name in ("run", "seed"):
@@ -186,17 +241,17 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _rows_of(file: Path) -> tuple[Any, str]:
-    """The rows of a log, and its note."""
+def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str]:
+    """The rows of a log or of a table beside it, and its note."""
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(file) as parquet:
-            table = parquet.read(columns=list(COLUMNS))
+            table = parquet.read(columns=columns)
     except (OSError, ValueError) as error:
         raise UserError(f"{file}: not a log of golfsim: {str(error).splitlines()[0]}") from None
-    if table.column_names != list(COLUMNS):
-        raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(COLUMNS)}")
+    if table.column_names != columns:
+        raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(columns)}")
     note = (table.schema.metadata or {}).get(NOTE.encode(), b"").decode()
     return table.replace_schema_metadata(None), note
 

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import attacks, rng, topology
+from golfsim.errors import UserError
 from golfsim.learner import Learner, classify
 from golfsim.overlay import Overlay
 from golfsim.parallel import in_threads
 from golfsim.records import Published, Raw
-from golfsim.settings import ObserveConfig
+from golfsim.settings import MOST_DRAWN, ObserveConfig
+from golfsim.tables import WORLD, Table
 
 if TYPE_CHECKING:
     from golfsim.protocol import Protocol
@@ -61,6 +63,56 @@ class Observer:
         self._attack_key = rng.key(seed, "observe", "attack")
         self._test = test
         self._raw = raw
+        self._follow_key = rng.key(seed, "observe", "follow")
+
+    def tables(self, world: World, layers: list[str]) -> dict[str, Table]:
+        """The empty tables that the scenario asks for besides the log."""
+        if self._config.draw and world.nodes > MOST_DRAWN:
+            what = f"a drawing of {world.nodes:,} nodes shows nothing; up to {MOST_DRAWN} can be drawn"
+            raise UserError(what, key="observe.draw", hint="simulate fewer nodes, or use follow = 100 and overlay = 1")
+        asked = {"nodes": self._config.draw or self._config.follow is not None, "links": self._config.draw}
+        return {name: Table(name, layers) for name, wanted in asked.items() if wanted}
+
+    def fill(self, tables: dict[str, Table], world: World, layers: dict[str, Protocol[Any]]) -> None:
+        """Add what is to be seen of nodes and links now, where this cycle is due."""
+        if world.cycle in self._due and "nodes" in tables:
+            self._follow(tables["nodes"], world, layers)
+        if world.cycle in self._due and "links" in tables:
+            self._draw(tables["links"], world, layers)
+
+    def _follow(self, table: Table, world: World, layers: dict[str, Protocol[Any]]) -> None:
+        nodes = self._followed(world)
+        learners = {name: layer for name, layer in layers.items() if isinstance(layer, Learner)}
+        seen = {"node": world.label[nodes], "online": world.online[nodes]}
+        for name, layer in learners.items() if self._test is not None else ():
+            table.add(world.cycle, name, **seen, error=self._errors(world, layer, nodes))
+        if not learners or self._test is None:
+            table.add(world.cycle, WORLD, **seen, error=np.full(nodes.size, np.nan))
+
+    def _followed(self, world: World) -> NDArray[np.int32]:
+        """The same nodes each time, by the user's numbers."""
+        everyone = np.arange(world.nodes, dtype=np.int32)
+        chosen = everyone if self._config.draw else rng.sample(self._follow_key, 0, everyone, self._config.follow or 0)
+        return np.asarray(chosen[np.argsort(world.label[chosen])], np.int32)
+
+    def _errors(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The error of each node; NaN where it has no model to be measured."""
+        assert self._test is not None
+        able = np.isin(nodes, layer.holders(world))
+        error = np.full(nodes.size, np.nan)
+        if able.any():
+            scores, _ = predict(layer, nodes[able], self._test.x, world.threads)
+            error[able] = (classify(scores) != self._test.y[:, None]).mean(axis=0)
+        return error
+
+    def _draw(self, table: Table, world: World, layers: dict[str, Protocol[Any]]) -> None:
+        for name, layer in layers.items():
+            links = layer.links(world) if isinstance(layer, Overlay) else None
+            if links is not None:
+                source = world.label[np.repeat(np.arange(world.nodes), np.diff(links.indptr))]
+                target = world.label[links.indices]
+                order = np.lexsort((target, source))
+                table.add(world.cycle, name, source=source[order], target=target[order])
 
     def due(self, cycle: int, whole: bool = False) -> bool:
         """Whether to measure after this cycle; `whole`: all layers, and not only overlays."""
@@ -83,6 +135,7 @@ class Observer:
             nodes = self._sample(world, layer)
             if nodes.size:
                 found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
+                found["measured"] = float(nodes.size)
         if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
             found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
         return found

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
+MOST_DRAWN = 500  # nodes of a network of which a drawing still shows anything
 
 
 class Settings(BaseModel):
@@ -89,26 +90,53 @@ class ObserveConfig(Settings):
     overlay_nodes: int = Field(
         100, ge=1, description="how many nodes are drawn each time for the overlay's clustering and path length"
     )
+    follow: int | None = Field(
+        None,
+        ge=1,
+        description="keep the online state and the error of so many nodes, drawn once, each time: `nodes.parquet`",
+    )
+    draw: bool = Field(
+        False,
+        description=f"keep who knows whom, and follow all nodes, each time: `links.parquet`; up to {MOST_DRAWN} nodes",
+    )
+
+    @model_validator(mode="after")
+    def _followed_once(self) -> ObserveConfig:
+        if self.draw and self.follow is not None:
+            raise ValueError("follow: with “draw” all nodes are followed; leave it out")
+        return self
+
+
+PLOT_KEYS = {
+    "rows": ("heatmap",),
+    "columns": ("heatmap",),
+    "x": ("lines", "bars", "privacy-utility"),
+    "lines": ("lines",),
+}
+OPTIONAL_PLOT_KEYS = {("lines", "bars"), ("lines", "privacy-utility")}
 
 
 class PlotConfig(Settings):
     """`[plot]`: the picture that a run ends with."""
 
-    kind: Literal["convergence", "heatmap", "lines", "none"] = Field(
-        "convergence", description="curves over cycles; a heat-map or lines of the last cycle over a sweep; nothing"
+    kind: Literal["convergence", "heatmap", "lines", "bars", "privacy-utility", "none"] = Field(
+        "convergence",
+        description="curves over cycles; the last cycle over a sweep as heat-map, lines, error bars, or accuracy over "
+        "ε with label recovery beneath; nothing",
     )
-    metric: str = Field("accuracy", description="heat-map and lines: the metric, its mean over nodes and runs")
+    metric: str = Field("accuracy", description="all but curves: the metric, its mean over nodes and runs")
     rows: str | None = Field(None, description="heat-map: the key that varies from row to row")
     columns: str | None = Field(None, description="heat-map: the key that varies from column to column, or “case”")
-    x: str | None = Field(None, description="lines: the key along the axis")
-    lines: str | None = Field(None, description="lines: the key that tells lines apart, or “case”")
+    x: str | None = Field(None, description="lines, bars, privacy-utility: the key along the axis")
+    lines: str | None = Field(None, description="the same: the key that tells lines apart, or “case”; lines needs it")
 
     @model_validator(mode="after")
     def _keys(self) -> PlotConfig:
-        for kind, keys in {"heatmap": ("rows", "columns"), "lines": ("x", "lines")}.items():
-            for key in keys:
-                if (self.kind == kind) != (getattr(self, key) is not None):
-                    raise ValueError(f"{key}: belongs to kind = “{kind}”, which needs it")
+        for key, kinds in PLOT_KEYS.items():
+            given, optional = getattr(self, key) is not None, (key, self.kind) in OPTIONAL_PLOT_KEYS
+            if given != (self.kind in kinds) and not optional:
+                belongs = " or ".join(f"“{kind}”" for kind in kinds)
+                raise ValueError(f"{key}: belongs to kind = {belongs}, which needs it")
         return self
 
 

@@ -1,6 +1,7 @@
 """Figures: they draw what the frame says, and leave matplotlib as it was."""
 
 import copy
+import math
 
 import matplotlib as mpl
 import matplotlib.pyplot
@@ -10,7 +11,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from golfsim.errors import UserError
-from golfsim.report import figures
+from golfsim.report import curves, figures, numbers, style
 
 CYCLES = [1, 10, 100, 1000]
 STATISTICS = {"mean": 0.5, "q05": 0.4, "q95": 0.75}
@@ -92,7 +93,7 @@ def test_axes_are_labelled_and_there_is_no_title():
 def test_another_metric_can_be_drawn_and_without_quantiles():
     rows = frame("learning", metric="auc")
     ax = figures.convergence(rows[~rows["metric"].isin(["auc.q05", "auc.q95"])], "auc")
-    assert ax.get_ylabel() == "auc"
+    assert ax.get_ylabel() == "area under the ROC curve"
     assert not ax.collections
     np.testing.assert_allclose(ax.lines[0].get_ydata(), expected(1, 0.5))
 
@@ -144,7 +145,185 @@ def test_bands_that_would_hide_each_other_are_left_out():
         ]
         return pd.DataFrame(rows)
 
-    for curves, bands in ((1, 1), (3, 3), (4, 0)):
-        ax = figures.convergence(frame_of(curves))
+    for count, bands in ((1, 1), (3, 3), (4, 0)):
+        ax = figures.convergence(frame_of(count))
         assert len(ax.collections) == bands
         mpl.pyplot.close(ax.figure)
+
+
+def test_with_three_runs_the_dark_band_is_students_interval_of_the_mean():
+    rows = frame("learning", runs=3)
+    found = numbers.curves(rows)
+    half = 4.302652729911275 * 0.1 / math.sqrt(3)  # t of two degrees of freedom, times the standard error
+    np.testing.assert_allclose(found["high"] - found["mean"], half)
+    light, dark = figures.convergence(rows).collections
+    np.testing.assert_allclose(band(dark), list(zip(found["low"], found["high"], strict=True)))
+    np.testing.assert_allclose(band(light), list(zip(found["q05"], found["q95"], strict=True)))
+    texts = [text.get_text() for text in mpl.pyplot.gca().get_legend().get_texts()]
+    assert texts == ["mean over nodes and 3 runs", "95 % interval of the mean", "5–95 % of the nodes, mean over runs"]
+
+
+def test_two_runs_have_no_interval():
+    assert numbers.curves(frame("learning", runs=2))["high"].isna().all()
+    assert len(figures.convergence(frame("learning", runs=2)).collections) == 1
+
+
+def test_a_run_that_stopped_early_is_told_of():
+    rows = frame("learning", runs=3)
+    rows = rows[(rows["run"] < 3) | (rows["cycle"] < 100)]
+    ax = figures.convergence(rows)
+    assert ax.get_legend().get_texts()[0].get_text() == "mean over nodes and 2–3 runs"
+    assert numbers.curves(rows)["runs"].tolist() == [3, 3, 2, 2]
+
+
+def swept(key="data.set", values=("a", "b"), **how):
+    parts = [frame("learning", **how).assign(**{key: value}) for value in values]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_small_multiples_have_a_panel_for_each_value_and_the_same_look_in_all():
+    rows = pd.concat([swept().assign(epsilon=e) for e in (1.0, math.inf)], ignore_index=True)
+    ax = curves.small_multiples(rows, "data.set")
+    panels = [panel for panel in ax.figure.axes if panel.get_visible()]
+    assert [panel.get_title() for panel in panels] == ["a", "b"]
+    assert [line.get_label() for line in panels[1].lines] == ["ε = 1", "ε = ∞"]
+    for panel in panels:
+        np.testing.assert_allclose(panel.lines[1].get_ydata(), expected(1, 0.5))
+        assert panel.get_ylim()[0] == 0
+        assert panel.get_ylim()[1] >= 0.5
+    assert [to_rgb(line.get_color()) for line in panels[0].lines] == [
+        to_rgb(line.get_color()) for line in panels[1].lines
+    ]
+
+
+def test_a_key_that_does_not_vary_is_told():
+    with pytest.raises(UserError, match=r"does not vary “data\.st”") as caught:
+        curves.small_multiples(swept(), "data.st")
+    assert "data.set" in caught.value.hint
+
+
+def test_keys_that_vary_together_are_told_once():
+    rows = swept("a.learner", ("x", "y"))
+    rows["b.learner"] = rows["a.learner"]
+    assert set(numbers.curves(rows)["curve"]) == {"x", "y"}
+
+
+def test_many_curves_become_small_multiples():
+    rows = pd.concat([swept(values=("a", "b", "c")).assign(case=case) for case in "vwxyz"], ignore_index=True)
+    assert figures.splitting(rows, "error") == "case"
+    assert len(figures.curves_of(rows).figure.axes) == 6  # two rows of three, one of them hidden
+    assert len(figures.curves_of(swept()).figure.axes) == 1
+
+
+def counter(values, metric="messages.sent", layer="peers"):
+    rows = [(1, cycle, layer, metric, float(value)) for cycle, value in values.items()]
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
+
+
+def test_messages_are_what_was_sent_a_cycle_since_the_last_measurement():
+    ax = curves.messages(counter({1: 10, 2: 30, 10: 110}))
+    assert list(ax.lines[0].get_ydata()) == [10, 20, 10]
+    assert ax.get_ylabel() == "messages a cycle"
+    with pytest.raises(UserError, match="no layer sends messages"):
+        curves.messages(counter({1: 0, 2: 0}))
+    with pytest.raises(UserError, match="not in “letters”"):
+        curves.messages(counter({1: 1}), unit="letters")
+
+
+def test_lost_messages_are_drawn_where_there_are_any():
+    rows = pd.concat([counter({1: 10, 2: 20}), counter({1: 0, 2: 3}, "messages.lost")])
+    sent, lost = curves.messages(rows).lines
+    assert list(sent.get_ydata()) == [10, 10]
+    assert list(lost.get_ydata()) == [0, 3]
+    assert sent.get_linestyle() != lost.get_linestyle()
+
+
+def test_spent_and_online_are_drawn_as_they_are():
+    rows = pd.concat([counter({1: 1, 5: 3}, "spent.mean"), counter({1: 2, 5: 4}, "spent.max")])
+    assert [list(line.get_ydata()) for line in curves.spent(rows).lines] == [[1, 3], [2, 4]]
+    assert list(curves.online(counter({1: 7, 2: 5}, "online", "world")).lines[0].get_ydata()) == [7, 5]
+
+
+def test_an_overlay_that_was_not_measured_is_told():
+    with pytest.raises(UserError, match="no overlay was measured"):
+        curves.overlay(frame("learning"))
+
+
+def test_the_overlay_has_a_panel_for_each_figure_that_was_measured():
+    rows = pd.concat([frame("peers", metric="indegree"), counter(dict.fromkeys(CYCLES, 0.25), "links.dead")])
+    ax = curves.overlay(rows)
+    shown = [panel for panel in ax.figure.axes if panel.get_visible()]
+    assert [panel.get_ylabel() for panel in shown] == ["in-degree", "share of dead links"]
+    np.testing.assert_allclose(shown[1].lines[0].get_ydata(), 0.25)
+
+
+# The style
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_style_is_gone_afterwards_whatever_happens(fails, monkeypatch):
+    before = copy.deepcopy(dict(mpl.rcParams))
+    if fails:
+        monkeypatch.setattr(curves, "head", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            figures.convergence(frame("a"))
+    else:
+        with style.styled():
+            assert mpl.rcParams["font.size"] == style.STYLE["font.size"]
+    assert dict(mpl.rcParams) == before
+
+
+def test_curves_stay_apart_in_grey():
+    looks = [style.look(number) for number in range(35)]
+    assert len({(str(one.dash), one.marker) for one in looks}) == 35
+    assert len({str(one.dash) for one in looks[:5]}) == 5
+
+
+# Machado, Oliveira & Fernandes 2009, severity 1.0, on linear RGB
+DEFICIENCIES = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+@pytest.mark.parametrize("kind", DEFICIENCIES)
+def test_the_first_colours_stay_apart_for_everybody(kind):
+    linear = np.array([to_rgb(colour) for colour in style.PALETTE[:4]]) ** 2.2
+    seen = np.clip(linear @ np.array(DEFICIENCIES[kind]).T, 0, 1) ** (1 / 2.2)
+    distances = [np.linalg.norm(a - b) for place, a in enumerate(seen) for b in seen[:place]]
+    assert min(distances) > 0.15
+
+
+@pytest.mark.parametrize(
+    "name", ["costs $5 or $6", "_hidden", "a_b^c{d", "λ → ∞ 値", "x" * 500, "two\nlines", "\\frac"]
+)
+def test_odd_names_are_drawn_as_they_are(tmp_path, name):
+    rows = pd.concat([swept(values=(name, "other with a name that does not fit beside"))], ignore_index=True)
+    paths = figures.save(figures.convergence(rows), tmp_path, "odd")
+    svg = paths[1].read_text(encoding="utf-8")
+    shown = " ".join(name.split())
+    assert (shown if len(shown) <= style.LONGEST else shown[: style.LONGEST - 1] + "…") in svg.replace("\u200a", "")
+
+
+def test_a_metric_that_is_nowhere_a_number_is_told():
+    rows = frame("learning")
+    with pytest.raises(UserError, match="nowhere a number"):
+        figures.convergence(rows.assign(value=float("nan")))
+    with pytest.raises(UserError, match="no layer has the metric"):
+        figures.convergence(rows.iloc[:0])
+
+
+def test_a_value_that_is_missing_leaves_a_gap_in_the_runs_only():
+    rows = frame("learning", runs=2)
+    rows.loc[(rows["run"] == 1) & (rows["cycle"] == 10) & (rows["metric"] == "error.mean"), "value"] = float("nan")
+    found = numbers.curves(rows)
+    assert found["runs"].tolist() == [2, 1, 2, 2]
+    assert found["mean"][1] == pytest.approx(expected(1, 0.5)[1] + 0.1)
+
+
+def test_names_at_the_ends_move_as_little_as_may_be():
+    assert curves.apart([0.1, 0.5]) == [0.1, 0.5]
+    near = curves.apart([0.5, 0.5, 0.5])
+    assert near == pytest.approx([0.5 - curves.LINE_HEIGHT, 0.5, 0.5 + curves.LINE_HEIGHT])
+    assert min(curves.apart([0.0, 0.0, 0.0, 0.01])) == 0

@@ -1,37 +1,33 @@
-"""Figures from a tidy log: each function takes a DataFrame and returns matplotlib Axes; nothing global is altered."""
+"""The picture that a scenario asks for, and all figures by one name: each takes a DataFrame and returns Axes."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from golfsim.errors import UserError, nearest
-from golfsim.log import COLUMNS, note_of
+from golfsim.report import numbers
+from golfsim.report.curves import LINE_HEIGHT, convergence, messages, online, overlay, small_multiples, spent
+from golfsim.report.grids import bars, heatmap, learning_curve, lines, privacy_utility
+from golfsim.report.judgement import confusion, roc, time_table
+from golfsim.report.networks import animation, degrees, drawing, raster
+from golfsim.report.numbers import last_means, time_to, varied
+from golfsim.report.scatter import plane_of, scatter
+from golfsim.report.style import STYLE, save, say
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from golfsim.settings import PlotConfig
 
-STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "golfsim",
-    "savefig.dpi": 200,
-}
-MANY_TICKS = 7  # values of a sweep that get a tick each
-DASHES = ["-", "--", "-.", ":"]  # curves stay apart in grey print
-LABELS = {"error": "0-1 error on the test set", "voted_error": "0-1 error of the vote", "age": "updates of a model"}
-GREY = "0.35"
-NOTE_STYLE: Any = {"fontsize": "small", "color": GREY, "wrap": True}
-MOST_BANDS = 3
-LINE_HEIGHT = 0.055  # of a label, as a share of the axes
+__all__ = [
+    "LINE_HEIGHT", "STYLE", "animation", "bars", "confusion", "convergence", "curves_of", "degrees", "drawing",
+    "heatmap", "last_means", "learning_curve", "lines", "messages", "of", "online", "overlay", "plane_of",
+    "privacy_utility", "raster", "roc", "save", "say", "scatter", "small_multiples", "spent", "time_table", "time_to",
+    "varied",
+]  # fmt: skip
+
+MOST_CURVES = 8  # of one picture
 
 
 def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
@@ -40,219 +36,26 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
         assert plot.rows is not None
         assert plot.columns is not None
         return heatmap(frame, plot.rows, plot.columns, plot.metric)
-    if plot.kind == "lines":
+    if plot.kind in ("lines", "bars", "privacy-utility"):
         assert plot.x is not None
-        assert plot.lines is not None
-        return lines(frame, plot.x, plot.lines, plot.metric)
-    return convergence(frame)
+        kinds: dict[str, Callable[..., Axes]] = {"lines": lines, "bars": bars, "privacy-utility": privacy_utility}
+        draw = kinds[plot.kind]
+        return draw(frame, plot.x, plot.lines, plot.metric)
+    return curves_of(frame)
 
 
-def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = None) -> Axes:
-    """A curve over cycles for each learning layer and each point of a sweep.
-
-    The line is the mean over nodes and runs; the band is where 90 % of the nodes are.
-    """
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
-    curves = _curves(frame, metric)
-    wide = _with_bands(curves, metric)
-    with plt.rc_context(STYLE):
-        if ax is None:
-            ax = plt.subplots(figsize=(5 if len(curves) == 1 else 6.5, 3.2), layout="constrained")[1]
-        colours = sns.color_palette("colorblind", len(curves))
-        for (name, curve), colour, dash in zip(curves.items(), colours, DASHES * len(curves), strict=False):
-            marker = "o" if len(curve) == 1 else None
-            ax.plot(curve.index, curve[f"{metric}.mean"], dash, color=colour, marker=marker, label=name)
-            if name in wide:
-                ax.fill_between(
-                    curve.index, curve[f"{metric}.q05"], curve[f"{metric}.q95"], color=colour, alpha=0.18, lw=0
-                )
-        _dress(ax, LABELS.get(metric, metric))
-        _explain(ax, frame["run"].nunique())
-        if len(curves) > 1:
-            _name_the_ends(ax)
-        if note_of(frame):
-            ax.set_title(note_of(frame), loc="left", **NOTE_STYLE)
-    return ax
+def curves_of(frame: pd.DataFrame, metric: str = "error") -> Axes:
+    """Convergence curves: in one panel, or in small multiples where they are too many for one."""
+    over = splitting(frame, metric)
+    return convergence(frame, metric) if over is None else small_multiples(frame, over, metric)
 
 
-def _with_bands(curves: dict[str, pd.DataFrame], metric: str) -> set[str]:
-    """The curves whose nodes differ, unless these are so many that their bands would hide each other."""
-    found = {
-        name
-        for name, curve in curves.items()
-        if f"{metric}.q05" in curve and (curve[f"{metric}.q95"] > curve[f"{metric}.q05"]).any()
-    }
-    return found if len(found) <= MOST_BANDS else set()
-
-
-def varied(frame: pd.DataFrame) -> list[str]:
-    """The columns by which the points of a sweep differ."""
-    extra = [name for name in frame.columns if name not in (*COLUMNS, "path")]
-    return [name for name in extra if frame[name].nunique(dropna=False) > 1]
-
-
-def _curves(frame: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
-    """For each layer that has the metric, at each point, its statistics by cycle as means over runs."""
-    points = varied(frame)
-    keys = ["layer", *points]
-    rows = frame[frame["metric"].astype(str).str.startswith(f"{metric}.")]
-    if not (rows["metric"] == f"{metric}.mean").any():
-        known = {str(name).removesuffix(".mean") for name in frame["metric"].unique() if str(name).endswith(".mean")}
-        raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, sorted(known)))
-    layers = rows["layer"].nunique()
-    found = {}
-    for values, part in rows.groupby(keys, observed=True, sort=False):
-        wide = part.pivot_table(index="cycle", columns="metric", values="value", aggfunc="mean", observed=True)
-        words = [str(value) for value in values]
-        found[", ".join(words if layers > 1 or not points else words[1:])] = wide
-    return found
-
-
-def last_means(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFrame:
-    """The metric at each point's last cycle: mean and standard error over runs, by the keys given."""
-    rows = frame[frame["metric"] == f"{metric}.mean"]
-    if rows.empty:
-        raise UserError(f"no layer has the metric “{metric}”", key="plot.metric")
-    unknown = [key for key in keys if key not in frame]
-    if unknown:
-        raise UserError(f"the sweep does not vary “{unknown[0]}”", hint=nearest(unknown[0], varied(frame)))
-    groups = [*varied(frame), "run"]
-    last = rows[rows["cycle"] == rows.groupby(groups, observed=True)["cycle"].transform("max")]
-    return last.groupby(keys, observed=True, sort=False)["value"].agg(["mean", "sem"]).reset_index()
-
-
-def _facets(frame: pd.DataFrame, used: list[str]) -> list[tuple[str, pd.DataFrame]]:
-    """The part of the log for each combination of the keys that a figure does not show by itself."""
-    rest = [key for key in varied(frame) if key not in used]
-    if not rest:
-        return [("", frame)]
-    parts = frame.groupby(rest, observed=True, sort=False)
-    return [(", ".join(map(str, values)), part) for values, part in parts]
-
-
-def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accuracy") -> Axes:
-    """The metric's mean over runs for each pair of values, a panel for each combination of the other keys."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
-    parts = _facets(frame, [rows, columns])
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            1, len(parts), figsize=(0.6 + 3.3 * len(parts), 2.9), layout="constrained", squeeze=False
-        )
-        for ax, (title, part) in zip(axes[0], parts, strict=True):
-            means = last_means(part, metric, [rows, columns])
-            table = means.pivot_table(index=rows, columns=columns, values="mean", observed=True, sort=False)
-            sns.heatmap(
-                table, ax=ax, annot=True, fmt=".2f", vmin=0, vmax=1, cmap="cividis", cbar=ax is axes[0, -1],
-                annot_kws={"size": 7}, cbar_kws={"label": metric},
-            )  # fmt: skip
-            ax.set(title=title, xlabel="", ylabel=_short(rows) if ax is axes[0, 0] else "")
-            ax.grid(visible=False)
-            ax.set_yticklabels([_number(value) for value in table.index], rotation=0)
-            ax.tick_params(axis="x", rotation=45)
-        say(figure, note_of(frame))
-    return axes[0, 0]  # type: ignore[no-any-return]
-
-
-def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axes:
-    """The metric's mean over runs against a key, with standard errors; a panel for each combination of the others."""
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter
-
-    parts = _facets(frame, [x, by])
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            1, len(parts), figsize=(0.4 + 3 * len(parts), 3.6), layout="constrained", squeeze=False, sharey=True
-        )
-        for ax, (title, part) in zip(axes[0], parts, strict=True):
-            means = last_means(part, metric, [by, x])
-            names = list(dict.fromkeys(means[by]))
-            colours = sns.color_palette("colorblind", len(names))
-            for name, colour, dash in zip(names, colours, DASHES * len(names), strict=False):
-                curve = means[means[by] == name].astype({x: float}).sort_values(x)
-                ax.errorbar(
-                    curve[x], curve["mean"], curve["sem"], fmt=dash, color=colour, label=str(name), capsize=2, lw=1.3
-                )
-            ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=metric if ax is axes[0, 0] else "")
-            values = sorted(means[x].astype(float).unique())
-            if len(values) <= MANY_TICKS:
-                ax.set_xticks(values)
-            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            ax.xaxis.set_minor_formatter(NullFormatter())
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        room = figure.get_figwidth() / (0.55 + 0.08 * max(map(len, labels)))  # inches of a handle and of a letter
-        columns = max(1, min(len(labels), 3, int(room)))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
-        say(figure, note_of(frame))
-    return axes[0, 0]  # type: ignore[no-any-return]
-
-
-def say(figure: Figure, note: str) -> None:
-    """Above all panels, what a picture of these data has to say."""
-    if note:
-        figure.suptitle(note, x=0.01, ha="left", **NOTE_STYLE)
-
-
-def _number(value: Any) -> str:
-    """A value of a sweep as a tick label: 100 for 100.0, ∞ for inf."""
-    return f"{value:g}".replace("inf", "∞") if isinstance(value, float) else str(value)
-
-
-def _short(key: str) -> str:
-    """A key's last word; ε for epsilon."""
-    word = key.rpartition(".")[2]
-    return "ε" if word == "epsilon" else word
-
-
-def _dress(ax: Axes, label: str) -> None:
-    from matplotlib.ticker import StrMethodFormatter
-
-    ax.set(xscale="log", xlabel="cycle", ylabel=label)
-    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.set_ylim(bottom=0)
-
-
-def _explain(ax: Axes, runs: int) -> None:
-    """A key in grey that says what line and band are, whatever the layer."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    mean = "mean over nodes" + (f" and {runs} runs" if runs > 1 else "")
-    handles = [Line2D([], [], color=GREY, label=mean), Patch(color=GREY, alpha=0.25, lw=0, label="5–95 % of the nodes")]
-    ax.legend(handles=handles if ax.collections else handles[:1], frameon=False, fontsize="small")
-
-
-def _name_the_ends(ax: Axes) -> None:
-    """Each curve's name at its right end, moved apart where they would overlap."""
-    top = ax.get_ylim()[1]
-    lowest = -1.0
-    ends: list[Any] = [(line.get_xydata()[-1], line) for line in ax.lines]  # type: ignore[index]
-    for (x, y), line in sorted(ends, key=lambda end: end[0][1]):
-        lowest = max(y / top, lowest + LINE_HEIGHT)
-        ax.annotate(
-            str(line.get_label()),
-            (x, lowest),
-            xycoords=("data", "axes fraction"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            color=line.get_color(),
-            va="center",
-            annotation_clip=False,
-        )
-
-
-def save(ax: Axes, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG and close it."""
-    import matplotlib.pyplot as plt
-
-    figure: Any = ax.figure
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
-    with plt.rc_context(STYLE):
-        for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    plt.close(figure)
-    return paths
+def splitting(frame: pd.DataFrame, metric: str) -> str | None:
+    """The key whose values get a panel each, so that panels have few curves; None where one panel does."""
+    rows = numbers.rows_of(frame, metric)
+    keys = numbers.keys_of(rows)
+    if len(rows[keys].drop_duplicates()) <= MOST_CURVES or len(keys) < 2:
+        return None
+    panels = {key: rows[key].nunique() for key in keys if key != "layer"}
+    few = [key for key, count in panels.items() if count <= 12]
+    return max(few or panels, key=lambda key: panels[key])

@@ -1,0 +1,23 @@
+"""Figures for notebooks: functions that take a DataFrame and return matplotlib Axes; nothing global is altered.
+
+    import golfsim
+
+    frame = golfsim.load("results/quickstart")
+    ax = golfsim.plot.convergence(frame)
+
+Figures of several panels return the first of their Axes; `ax.figure` has them all.
+"""
+
+from golfsim.report.curves import convergence, messages, online, overlay, small_multiples, spent
+from golfsim.report.grids import bars, heatmap, learning_curve, lines, privacy_utility
+from golfsim.report.judgement import confusion, roc, time_table
+from golfsim.report.networks import animation, degrees, drawing, raster
+from golfsim.report.numbers import time_to
+from golfsim.report.scatter import plane_of, scatter
+from golfsim.report.style import save, styled
+
+__all__ = [
+    "animation", "bars", "confusion", "convergence", "degrees", "drawing", "heatmap", "learning_curve", "lines",
+    "messages", "online", "overlay", "plane_of", "privacy_utility", "raster", "roc", "save", "scatter",
+    "small_multiples", "spent", "styled", "time_table", "time_to",
+]  # fmt: skip

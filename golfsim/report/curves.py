@@ -1,0 +1,360 @@
+"""Curves over cycles: convergence, small multiples of it, spent ε, messages, churn, and the overlay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from golfsim.errors import UserError
+from golfsim.log import note_of
+from golfsim.report import numbers
+from golfsim.report.style import (
+    COLUMN,
+    DASHES,
+    GREY,
+    HEIGHT,
+    PAGE,
+    beneath,
+    cycles,
+    head,
+    legend,
+    lines_of,
+    look,
+    panel,
+    panels,
+    plain,
+    say,
+    styled,
+    thousands,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_BANDS = 3  # curves with bands of their nodes, which are wide
+MOST_INTERVALS = 6
+MOST_NAMED = 6  # curves whose names stand at their ends
+LONGEST_NAME = 16  # letters that fit beside the axes
+LINE_HEIGHT = 0.07  # of a label, as a share of the axes
+FLAT = 100  # times larger than another curve
+LEGEND_LINE = 0.13  # inches
+MEANINGS = ("mean over nodes and 10 runs", "95 % interval of the mean", "5–95 % of the nodes")
+NODES, RUNS = 0.16, 0.35  # how dark bands are: of the nodes, of the runs
+
+
+def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool = True, ax: Axes | None = None) -> Axes:
+    """A curve over cycles for each learning layer and each point of a sweep.
+
+    The line is the mean over nodes and runs. The dark band (three runs or more) is the 95 % interval of that mean over
+    runs, by Student's t; the light one is where 90 % of a run's nodes are: their 5 % and 95 % quantiles, averaged over
+    runs. Bands that would hide each other are left out.
+    """
+    found = numbers.curves(frame, metric)
+    names = list(dict.fromkeys(found["curve"]))
+    direct = 1 < len(names) <= MOST_NAMED and max(map(len, names)) <= LONGEST_NAME
+    with styled():
+        ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * (3 + (0 if direct else lines_of(names, COLUMN - 0.5))))
+        draw_curves(ax, found, numbers.label_of(metric), log)
+        _ground(ax)
+        own = ax.lines[len(ax.lines) - len(names) :]
+        legend(ax, [*(own if len(names) > 1 and not direct else []), *_meaning(found, bands(found))])
+        if direct:
+            _name_the_ends(ax, own)
+        head(ax, note_of(frame))
+    return ax
+
+
+def draw_curves(
+    ax: Axes, found: pd.DataFrame, label: str, log: bool = True, start: int = 0, allowed: set[str] | None = None
+) -> None:
+    """Each curve with its bands: those that would not hide each other, or those that are allowed."""
+    names = list(dict.fromkeys(found["curve"]))
+    shown = bands(found) if allowed is None else allowed
+    for place, name in enumerate(names):
+        curve, how = found[found["curve"] == name], look(start + place)
+        marker = how.marker if _dotted(len(curve), start + len(names)) else None
+        every = max(1, len(curve) // 8)
+        style: Any = {"ls": how.dash, "marker": marker, "markevery": every, "label": plain(name)}
+        ax.plot(curve["cycle"], curve["mean"], color=how.colour, **style)
+        if "nodes" in shown and (curve["q95"] > curve["q05"]).any():
+            ax.fill_between(curve["cycle"], curve["q05"], curve["q95"], color=how.colour, alpha=NODES, lw=0)
+        if "runs" in shown and (curve["high"] > curve["low"]).any():
+            ax.fill_between(curve["cycle"], curve["low"], curve["high"], color=how.colour, alpha=RUNS, lw=0)
+    cycles(ax, log)
+    ax.set_ylabel(label)
+
+
+def bands(found: pd.DataFrame) -> set[str]:
+    """Which bands a figure of these curves has: of its nodes, of its runs; not where they would hide each other."""
+    wide = set(found.loc[found["q95"] > found["q05"], "curve"]) if "q05" in found else set()
+    sure = set(found.loc[found["high"] > found["low"], "curve"])
+    shown = {"nodes": 0 < len(wide) <= MOST_BANDS, "runs": 0 < len(sure) <= MOST_INTERVALS}
+    return {band for band, there in shown.items() if there}
+
+
+def _ground(ax: Axes) -> None:
+    """Let the axis begin at zero, once all is drawn: limits that are set no longer grow."""
+    ax.set_ylim(bottom=min(0.0, ax.dataLim.y0))
+
+
+def _dotted(points: int, curves: int) -> bool:
+    """Markers for a single point, and where dashes alone no longer tell curves apart."""
+    return points == 1 or curves > len(DASHES)
+
+
+def _meaning(found: pd.DataFrame, drawn: set[str]) -> list[Any]:
+    """A key in grey that says what line and bands are, whatever the curve."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [Line2D([], [], color=GREY, label=f"mean over nodes{_and_runs(found)}")]
+    if "runs" in drawn:
+        handles.append(Patch(color=GREY, alpha=RUNS + NODES, lw=0, label=MEANINGS[1]))
+    if "nodes" in drawn:
+        averaged = ", mean over runs" if found["runs"].max() > 1 else ""
+        handles.append(Patch(color=GREY, alpha=NODES + 0.05, lw=0, label=f"{MEANINGS[2]}{averaged}"))
+    return handles
+
+
+def _and_runs(found: pd.DataFrame) -> str:
+    """How many runs a point is the mean of; a run that has stopped is missing from later ones."""
+    least, most = int(found["runs"].min()), int(found["runs"].max())
+    if most == 1:
+        return ""
+    return f" and {most} runs" if least == most else f" and {least}–{most} runs"
+
+
+def _name_the_ends(ax: Axes, curves: Any) -> None:
+    """Each curve's name at its right end, moved apart where they would overlap."""
+    bottom, top = ax.get_ylim()
+    ends: list[Any] = sorted(((line.get_xydata()[-1], line) for line in curves), key=lambda end: end[0][1])
+    heights = apart([(y - bottom) / (top - bottom) for (_, y), _ in ends])
+    for ((x, _), line), height in zip(ends, heights, strict=True):
+        ax.annotate(
+            str(line.get_label()), (x, height), xycoords=("data", "axes fraction"), xytext=(4, 0),
+            textcoords="offset points", color=line.get_color(), va="center", annotation_clip=False, fontsize=7,
+        )  # fmt: skip
+
+
+def apart(heights: list[float]) -> list[float]:
+    """Rising heights moved as little as may be, so that neighbours are a line apart and none is below the axes."""
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1 and _first(groups[-1]) < _first(groups[-2]) + LINE_HEIGHT * len(groups[-2]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return [_first(group) + LINE_HEIGHT * place for group in groups for place in range(len(group))]
+
+
+def _first(group: list[float]) -> float:
+    """Where the lowest of a group of labels stands: the group is centred on its curves, within the axes."""
+    return max(0.0, sum(group) / len(group) - LINE_HEIGHT * (len(group) - 1) / 2)
+
+
+def small_multiples(
+    frame: pd.DataFrame,
+    over: str,
+    metric: str = "error",
+    *,
+    columns: int = 3,
+    log: bool = True,
+    figure: Figure | None = None,
+) -> Axes:
+    """A convergence panel for each value of a key, e.g. `data.set` or an ε.
+
+    Lines and bands are those of `convergence`. Returns the first axes, whose figure has them all.
+    """
+    found = multiples(frame, over, metric)
+    titles, names = list(dict.fromkeys(found["panel"])), list(dict.fromkeys(found["curve"]))
+    rows, columns = -(-len(titles) // columns), min(columns, len(titles))
+    width = max(COLUMN, PAGE * columns / 3)
+    with styled():
+        height = 1.6 * rows + 0.3 + LEGEND_LINE * lines_of([*names, *MEANINGS], width)
+        axes = panels(figure, rows, columns, (width, height), sharey=True, sharex=True)
+        for ax, title in zip(axes.flat, titles, strict=False):
+            _panel(ax, found, title, names, numbers.label_of(metric), log)
+        _hide(axes.flat[len(titles) :])
+        _ground(axes[0, 0])
+        _trim(axes)
+        shown = {str(line.get_label()): line for ax in axes.flat for line in ax.lines} if len(names) > 1 else {}
+        beneath(axes[0, 0].figure, [*shown.values(), *_meaning(found, bands(found))], most=3)
+        say(axes[0, 0].figure, note_of(frame))
+    return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def multiples(frame: pd.DataFrame, over: str, metric: str = "error") -> pd.DataFrame:
+    """The curves of each panel, which is named by the value of a key."""
+    import pandas as pd
+
+    numbers.refuse_unknown(frame, [over])
+    values = list(dict.fromkeys(frame[over].dropna()))
+    parts = [numbers.curves(frame[frame[over] == value], metric) for value in values]
+    named = [part.assign(panel=numbers.value_of(over, value)) for part, value in zip(parts, values, strict=True)]
+    return pd.concat(named, ignore_index=True)
+
+
+def _panel(ax: Axes, found: pd.DataFrame, title: str, names: list[str], label: str, log: bool) -> None:
+    """One of many panels; a curve looks alike in all of them."""
+    for place, name in enumerate(names):
+        own = found[(found["panel"] == title) & (found["curve"] == name)]
+        if len(own):
+            draw_curves(ax, own, label, log, start=place, allowed=bands(found))
+    ax.set_title(plain(title))
+
+
+def _hide(axes: Any) -> None:
+    for ax in axes:
+        ax.set_visible(False)
+
+
+def _trim(axes: Any) -> None:
+    """Labels of shared axes stand at the left and at the bottom only."""
+    for ax in axes.flat:
+        below = [other for other in axes.flat if other.get_visible() and _is_below(other, ax)]
+        ax.label_outer()
+        if not below:
+            ax.set_xlabel("cycle")
+            ax.tick_params(labelbottom=True)
+
+
+def _is_below(one: Axes, other: Axes) -> bool:
+    a, b = one.get_subplotspec(), other.get_subplotspec()
+    return a is not None and b is not None and a.colspan == b.colspan and a.rowspan.start > b.rowspan.start
+
+
+def spent(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
+    """The ε that records have spent: the mean over records (line) and the largest (thin, dotted), means over runs."""
+    mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
+    same = mean["mean"].equals(most["mean"])
+    return _over_time(frame, {"mean over records": mean} | ({} if same else {"largest": most}), "ε spent", log, ax)
+
+
+def messages(frame: pd.DataFrame, *, unit: str = "messages", log: bool = True, ax: Axes | None = None) -> Axes:
+    """What each layer sends a cycle, and what of it is lost (thin, dotted); `unit` is “messages” or “bytes”."""
+    if unit not in ("messages", "bytes"):
+        raise UserError(f"messages can be counted in messages or bytes, not in “{unit}”")
+    busy = sending(frame)
+    found = {"sent": numbers.rates(busy, f"{unit}.sent")}
+    if unit == "messages" and (busy.loc[busy["metric"] == "messages.lost", "value"] > 0).any():
+        found["lost"] = numbers.rates(busy, "messages.lost")
+    return _over_time(frame, found, f"{unit} a cycle", log, ax)
+
+
+def sending(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of layers that send anything at all."""
+    sent = frame[(frame["metric"] == "messages.sent") & (frame["value"] > 0)]
+    if sent.empty:
+        raise UserError("no layer sends messages")
+    return frame[frame["layer"].isin(sent["layer"].unique())]
+
+
+def online(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
+    """How many nodes are online: the mean over runs."""
+    return _over_time(frame, {"": numbers.plain_metric(frame, "online")}, "nodes online", log, ax)
+
+
+def _over_time(frame: pd.DataFrame, found: dict[str, pd.DataFrame], label: str, log: bool, ax: Axes | None) -> Axes:
+    """Curves of one or two metrics; the second one is thin and dotted."""
+    names = list(dict.fromkeys(next(iter(found.values()))["curve"]))
+    with styled():
+        words = [*(names if len(names) > 1 else []), *(found if len(found) > 1 else [])]
+        ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * lines_of(words, COLUMN - 0.5))
+        for second, part in enumerate(found.values()):
+            _lines(ax, part, names, bool(second))
+        cycles(ax, log)
+        ax.set_ylabel(label)
+        _upwards(ax, next(iter(found.values())))
+        _key(ax, names, list(found))
+        head(ax, note_of(frame))
+    return ax
+
+
+def _lines(ax: Axes, found: pd.DataFrame, names: list[str], thin: bool) -> None:
+    for place, name in enumerate(names):
+        curve, how = found[found["curve"] == name], look(place)
+        style: Any = {"ls": ":", "lw": 0.8} if thin else {"ls": how.dash}
+        marker = how.marker if _dotted(len(curve), len(names)) else None
+        ax.plot(
+            curve["cycle"],
+            curve["mean"],
+            color=how.colour,
+            label=plain(name),
+            marker=marker,
+            markevery=max(1, len(curve) // 8),
+            **style,
+        )
+        if len(names) <= MOST_INTERVALS and (curve["high"] > curve["low"]).any():
+            ax.fill_between(curve["cycle"], curve["low"], curve["high"], color=how.colour, alpha=RUNS, lw=0)
+
+
+def _upwards(ax: Axes, found: pd.DataFrame) -> None:
+    """An axis of counts from zero; a logarithmic one where some curves would else lie on the ground."""
+    from matplotlib.ticker import FuncFormatter
+
+    typical = found[found["mean"] > 0].groupby("curve", observed=True)["mean"].median()
+    if typical.max() > FLAT * typical.min():
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(0, ax.get_ylim()[1] * 1.05)
+    largest = ax.get_ylim()[1] if ax.get_yscale() == "linear" else None
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value, largest)))
+
+
+def _key(ax: Axes, names: list[str], kinds: list[str]) -> None:
+    """Names of the curves, and what thick and thin lines are, beneath the axes."""
+    from matplotlib.lines import Line2D
+
+    first = len(ax.lines) - len(names) * len(kinds)
+    handles: list[Any] = list(ax.lines[first : first + len(names)]) if len(names) > 1 else []
+    for kind, dash, width in zip(kinds if len(kinds) > 1 else [], "-:", (1.3, 0.8), strict=False):
+        handles.append(Line2D([], [], color=GREY, label=kind, ls=dash, lw=width))
+    if handles:
+        legend(ax, handles)
+
+
+OVERLAY = {
+    "indegree": "in-degree",
+    "path_length": "path length",
+    "clustering": "clustering",
+    "links.dead": "share of dead links",
+}
+
+
+def overlay(frame: pd.DataFrame, *, log: bool = True, figure: Figure | None = None) -> Axes:
+    """The overlay over time: in-degrees (mean and 5–95 % of the nodes), path length, clustering, dead links.
+
+    Returns the first axes, whose figure has them all.
+    """
+    shown = [name for name in OVERLAY if numbers.has(frame, name) or numbers.has(frame, f"{name}.mean")]
+    if not shown:
+        raise UserError("no overlay was measured", hint="put overlay = 1 (or “log”) into [observe] and run again")
+    with styled():
+        rows = -(-len(shown) // 2)
+        axes = panels(figure, rows, 2, (PAGE * 0.72, 1.6 * rows + 0.4), sharex=True)
+        for ax, name in zip(axes.flat, shown, strict=False):
+            _overlay_panel(ax, frame, name, log)
+        _hide(axes.flat[len(shown) :])
+        for ax in axes.flat[: max(0, len(shown) - 2)]:
+            ax.set_xlabel("")
+        handles = list(axes[0, 0].lines)
+        if len(handles) > 1:
+            beneath(axes[0, 0].figure, handles)
+        say(axes[0, 0].figure, note_of(frame))
+    return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _overlay_panel(ax: Axes, frame: pd.DataFrame, name: str, log: bool) -> None:
+    if name == "indegree":
+        found = numbers.curves(frame, name)
+        if found["curve"].nunique() > 2:  # bands as wide as degrees are would hide each other
+            found = found.assign(q05=float("nan"), q95=float("nan"))
+        draw_curves(ax, found, OVERLAY[name], log)
+        _ground(ax)
+        return
+    found = numbers.plain_metric(frame, name)
+    _lines(ax, found, list(dict.fromkeys(found["curve"])), thin=False)
+    cycles(ax, log)
+    ax.set_ylabel(OVERLAY[name])
+    low, high = float(found["mean"].min()), float(found["mean"].max())
+    ax.set_ylim(0 if low < high / 2 or high == 0 else None, 1 if high == 0 else None)

@@ -1,0 +1,326 @@
+"""The end of each run over a sweep: heat-maps, lines, privacy–utility and learning curves, error bars."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from golfsim.errors import UserError
+from golfsim.log import note_of
+from golfsim.report import numbers
+from golfsim.report.style import (
+    COLOURS,
+    COLUMN,
+    GREY,
+    HEIGHT,
+    PAGE,
+    beneath,
+    head,
+    legend,
+    lines_of,
+    look,
+    number,
+    panel,
+    panels,
+    plain,
+    say,
+    short,
+    styled,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LEGEND_LINE = 0.13  # inches
+LARGEST_CELL = 0.62  # inches of a cell's width
+RECOVERY = {"label.linear": "best linear guess", "label.sum": "sign of the sum", "label.base": "largest class"}
+SIZES = ("data.train", "nodes.records", "nodes.number")  # what a learning curve runs over
+
+
+def heatmap(
+    frame: pd.DataFrame, rows: str, columns: str, metric: str = "accuracy", *, figure: Figure | None = None
+) -> Axes:
+    """The metric's mean over runs for each pair of values, a panel for each combination of the other keys.
+
+    Returns the first axes, whose figure has them all.
+    """
+    parts = numbers.facets(frame, metric, [rows, columns])
+    tables = [grid(part, rows, columns, metric) for _, part in parts]
+    across = min(len(parts), 3)
+    down = -(-len(parts) // across)
+    with styled():
+        wide = min(PAGE, across * (LARGEST_CELL * max(table.shape[1] for table in tables) + 0.4) + 0.8)
+        slanted = max(len(number(value)) for table in tables for value in table.columns)
+        tall = down * (0.22 * max(table.shape[0] for table in tables) + 0.4 + 0.045 * min(slanted, 60)) + 0.3
+        axes = panels(figure, down, across, (max(wide, 2.2), tall), sharey=True)
+        for ax, (title, _), table in zip(axes.flat, parts, tables, strict=False):
+            image = _map(ax, table, short(rows) if ax in axes[:, 0] else "")
+            ax.set(title=plain(title), xlabel=short(columns) if _numeric(table.columns) else "")
+        for ax in axes.flat[len(parts) :]:
+            ax.set_visible(False)
+        axes[0, 0].figure.colorbar(image, ax=axes, label=numbers.label_of(metric), aspect=30, pad=0.02)
+        say(axes[0, 0].figure, note_of(frame))
+    return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def grid(frame: pd.DataFrame, rows: str, columns: str, metric: str) -> pd.DataFrame:
+    """The metric's mean over runs as a table: numbers rise upwards and to the right, words as the sweep has them."""
+    means = numbers.last_means(frame, metric, [rows, columns])
+    table = means.pivot_table(index=rows, columns=columns, values="mean", observed=True, sort=False)
+    up, right = _in_order(table.index)[:: -1 if _numeric(table.index) else 1], _in_order(table.columns)
+    return table.reindex(index=up, columns=right)
+
+
+def _in_order(values: Any) -> list[Any]:
+    return sorted(values) if _numeric(values) else list(values)
+
+
+def _map(ax: Axes, table: pd.DataFrame, label: str) -> Any:
+    """One map with its values written in; all maps have the same colours."""
+    image = ax.imshow(table.to_numpy(float), cmap=COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    for (row, column), value in _cells(table):
+        ax.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color="w" if value < 0.5 else "k")
+    ax.set_xticks(range(table.shape[1]), [number(value) for value in table.columns])
+    if max(len(number(value)) for value in table.columns) > 4:
+        ax.tick_params(axis="x", rotation=45)
+        for tick in ax.get_xticklabels():
+            tick.set(ha="right", rotation_mode="anchor")
+    ax.set_yticks(range(table.shape[0]), [number(value) for value in table.index])
+    ax.set_ylabel(label)
+    ax.grid(visible=False)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return image
+
+
+def _cells(table: pd.DataFrame) -> list[tuple[tuple[int, int], float]]:
+    values = table.to_numpy(float)
+    places = [(row, column) for row in range(values.shape[0]) for column in range(values.shape[1])]
+    return [(place, float(values[place])) for place in places if not math.isnan(values[place])]
+
+
+def _numeric(values: Any) -> bool:
+    return all(isinstance(value, int | float) for value in values)
+
+
+def lines(
+    frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "accuracy", *, figure: Figure | None = None
+) -> Axes:
+    """The metric's mean over runs against a key, with 95 % intervals; a panel for each combination of the others.
+
+    Returns the first axes, whose figure has them all.
+    """
+    parts = numbers.facets(frame, metric, [x, by] if by else [x])
+    across = min(len(parts), 3)
+    down = -(-len(parts) // across)
+    with styled():
+        words = [*_names(frame, by), "bars: 95 % interval of the mean over 10 runs"]
+        width = max(COLUMN, PAGE * across / 3)
+        tall = down * 1.9 + 0.3 + 0.15 * lines_of(words, width)
+        axes = panels(figure, down, across, (width, tall), sharey=True)
+        for ax, (title, part) in zip(axes.flat, parts, strict=False):
+            _against(ax, numbers.last_means(part, metric, [by, x] if by else [x]), x, by)
+            ax.set(title=plain(title), ylabel=numbers.label_of(metric) if ax in axes[:, 0] else "")
+        for ax in axes.flat[len(parts) :]:
+            ax.set_visible(False)
+        beneath(axes[0, 0].figure, [*_handles(axes[0, 0], by), _bars_of(frame, metric)], 3)
+        say(axes[0, 0].figure, note_of(frame))
+    return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _names(frame: pd.DataFrame, by: str | None) -> list[str]:
+    return [number(value) for value in dict.fromkeys(frame[by].dropna())] if by in frame else []
+
+
+def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None) -> None:
+    """Lines of means with intervals over a key; infinity stands at the right, a step beyond the largest number."""
+    names = list(dict.fromkeys(means[by])) if by else [""]
+    ticks = sorted(float(value) for value in set(means[x]))
+    spots = places(ticks)
+    for place, name in enumerate(names):
+        curve = (means[means[by] == name] if by else means).astype({x: float}).sort_values(x)
+        how = look(place)
+        at = [spots[value] for value in curve[x]]
+        half = (curve["high"] - curve["mean"]).fillna(0)
+        ax.errorbar(
+            at, curve["mean"], half, ls=how.dash, color=how.colour, marker=how.marker, label=plain(number(name)),
+            capsize=1.5, elinewidth=0.7, ms=3,
+        )  # fmt: skip
+    _scale(ax, ticks, spots, short(x))
+
+
+def places(values: list[float]) -> dict[float, float]:
+    """Where values stand along an axis: infinity a step beyond the largest number."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return {value: 1.0 for value in values}
+    step = 2.5 if min(finite) > 0 else 1
+    return {value: value if math.isfinite(value) else max(finite) * step for value in values}
+
+
+def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) -> None:
+    """A logarithmic axis where values spread over more than an order, with the values themselves as ticks."""
+    from matplotlib.ticker import NullLocator
+
+    at = [spots[value] for value in ticks]
+    if min(at) > 0 and max(at) >= 8 * min(at):
+        ax.set_xscale("log")
+    ax.xaxis.set_minor_locator(NullLocator())
+    kept = thinned(ticks, spots, log=ax.get_xscale() == "log")
+    ax.set_xticks([spots[value] for value in kept], [number(value) for value in kept])
+    ax.set_xlabel(label)
+
+
+def thinned(ticks: list[float], spots: dict[float, float], log: bool, most: int = 9) -> list[float]:
+    """Those of the values whose labels do not run into each other; the last one always."""
+    place = {value: math.log(spots[value]) if log else spots[value] for value in ticks}
+    span = (max(place.values()) - min(place.values())) or 1.0
+    kept = [ticks[-1]]
+    for value in reversed(ticks[:-1]):
+        if place[kept[-1]] - place[value] >= span / most:
+            kept.append(value)
+    return kept[::-1]
+
+
+def _handles(ax: Axes, by: str | None) -> list[Any]:
+    return list(ax.get_legend_handles_labels()[0]) if by else []
+
+
+def _bars_of(frame: pd.DataFrame, metric: str) -> Any:
+    """What the error bars are."""
+    from matplotlib.lines import Line2D
+
+    runs = int(numbers.rows_of(frame, metric)["run"].nunique())
+    barred = runs >= numbers.LEAST
+    text = (
+        f"bars: 95 % interval of the mean over {runs} runs"
+        if barred
+        else f"mean over {runs} runs"
+        if runs > 1
+        else "one run"
+    )
+    return Line2D([], [], color=GREY, marker="|" if barred else ".", ls="", ms=7 if barred else 4, label=text)
+
+
+def learning_curve(
+    frame: pd.DataFrame, x: str | None = None, by: str | None = None, metric: str = "error",
+    *, figure: Figure | None = None,
+) -> Axes:  # fmt: skip
+    """The metric at the end against the amount of training data; by default the size that the sweep varies."""
+    found = x or next((key for key in SIZES if key in numbers.varied(frame)), None)
+    if found is None:
+        raise UserError("the sweep varies no size", hint=f"a learning curve runs over one of {', '.join(SIZES)}")
+    return lines(frame, found, by, metric, figure=figure)
+
+
+def privacy_utility(
+    frame: pd.DataFrame, epsilon: str | None = None, by: str | None = None, metric: str = "accuracy",
+    *, figure: Figure | None = None,
+) -> Axes:  # fmt: skip
+    """Accuracy over ε and, where the attack was tried, the share of labels recovered beneath.
+
+    Mean over runs with 95 % intervals; a column for each combination of the other keys; the dotted line is what
+    guessing the largest class gives. Returns the first axes, whose figure has them all.
+    """
+    x = epsilon or epsilon_of(frame)
+    parts = numbers.facets(frame, metric, [x, by] if by else [x])
+    attacked = numbers.has(frame, "label.linear")
+    with styled():
+        words = [*_names(frame, by), "bars: 95 % interval of the mean over 10 runs", "share of the largest class"]
+        width = max(COLUMN, min(PAGE, 0.3 + 2.25 * len(parts)))
+        tall = (3.2 if attacked else 2.0) + 0.15 * lines_of(words, width)
+        axes = panels(figure, 2 if attacked else 1, len(parts), (width, tall), sharey="row", sharex="col")
+        for column, (title, part) in enumerate(parts):
+            _against(axes[0, column], numbers.last_means(part, metric, [by, x] if by else [x]), x, by)
+            axes[0, column].set(title=plain(title), xlabel="" if attacked else short(x))
+            if attacked:
+                _recovery(axes[1, column], part, x, by)
+        axes[0, 0].set_ylabel(numbers.label_of(metric))
+        if attacked:
+            axes[1, 0].set_ylabel("labels recovered")
+        beneath(axes[0, 0].figure, [*_handles(axes[0, 0], by), _bars_of(frame, metric), *_guess(attacked)], 3)
+        say(axes[0, 0].figure, note_of(frame))
+    return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def epsilon_of(frame: pd.DataFrame) -> str:
+    """The ε that the sweep varies."""
+    found = [key for key in numbers.varied(frame) if key.rpartition(".")[2] == "epsilon"]
+    if not found:
+        raise UserError("the sweep varies no ε", hint='name the key, e.g. epsilon="published.epsilon"')
+    return found[0]
+
+
+def _recovery(ax: Axes, part: pd.DataFrame, x: str, by: str | None) -> None:
+    keys = [by, x] if by else [x]
+    _against(ax, numbers.interval(numbers.last(part, "label.linear"), keys), x, by)
+    base = numbers.last(part, "label.base")["value"].mean()
+    ax.axhline(base, color=GREY, ls=":", lw=1)
+
+
+def _guess(attacked: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], color=GREY, ls=":", lw=1, label="share of the largest class")] if attacked else []
+
+
+def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "error", *, ax: Axes | None = None) -> Axes:
+    """The metric at the end for each value of a key, e.g. the size of groups.
+
+    The dark bar is the 95 % interval of the mean over runs, the light and wide one the standard deviation over nodes,
+    averaged over runs.
+    """
+    by = by or ("layer" if "layer" in numbers.keys_of(numbers.rows_of(frame, metric)) else None)
+    means = spreads(frame, x, by, metric)
+    values = list(dict.fromkeys(sorted(means[x], key=_sortable)))
+    names = list(dict.fromkeys(means[by])) if by else [""]
+    with styled():
+        ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * (2 + lines_of([str(name) for name in names], COLUMN - 0.5)))
+        for place, name in enumerate(names):
+            part = means[means[by] == name] if by else means
+            shift = (place - (len(names) - 1) / 2) * 0.6 / len(names)
+            _whiskers(ax, part, [values.index(value) + shift for value in part[x]], place, name)
+        ax.set_xticks(range(len(values)), [number(value) for value in values])
+        ax.set(xlabel=short(x), ylabel=numbers.label_of(metric), xlim=(-0.6, len(values) - 0.4))
+        ax.grid(visible=False, axis="x")
+        legend(ax, [*_dots(ax, names), *_two_bars(frame, metric)])
+        head(ax, note_of(frame))
+    return ax
+
+
+def spreads(frame: pd.DataFrame, x: str, by: str | None, metric: str) -> pd.DataFrame:
+    """By the keys: mean over runs with its interval, and the standard deviation over nodes."""
+    keys = [by, x] if by else [x]
+    means = numbers.last_means(frame, metric, keys)
+    peers = numbers.interval(numbers.last(frame, f"{metric}.std"), keys)[[*keys, "mean"]]
+    return means.merge(peers.rename(columns={"mean": "std"}), on=keys, how="left")
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    return (False, value) if isinstance(value, int | float) else (True, 0)
+
+
+def _whiskers(ax: Axes, part: pd.DataFrame, at: list[float], place: int, name: Any) -> None:
+    how = look(place)
+    ax.errorbar(at, part["mean"], part["std"].fillna(0), ls="", color=how.colour, alpha=0.3, elinewidth=4)
+    ax.errorbar(
+        at, part["mean"], (part["high"] - part["mean"]).fillna(0), ls="", color=how.colour, marker=how.marker,
+        capsize=2, elinewidth=1, label=plain(number(name)),
+    )  # fmt: skip
+
+
+def _dots(ax: Axes, names: list[Any]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    looks = [(look(place), name) for place, name in enumerate(names)] if len(names) > 1 else []
+    return [
+        Line2D([], [], color=how.colour, marker=how.marker, ls="", label=plain(number(name))) for how, name in looks
+    ]
+
+
+def _two_bars(frame: pd.DataFrame, metric: str) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    return [_bars_of(frame, metric), Patch(color=GREY, alpha=0.3, lw=0, label="± standard deviation over nodes")]

@@ -1,0 +1,218 @@
+"""The numbers behind the figures: from a tidy log to what is drawn, without drawing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from golfsim.errors import UserError, nearest
+from golfsim.log import COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABELS = {
+    "error": "0-1 error on the test set",
+    "voted_error": "0-1 error of the vote",
+    "age": "updates of a model",
+    "auc": "area under the ROC curve",
+    "f1": "F1",
+}
+CONFIDENCE = 0.95
+LEAST = 3  # runs of an interval
+
+
+def label_of(metric: str) -> str:
+    """What stands at the axis of a metric."""
+    return LABELS.get(metric, metric.replace("_", " "))
+
+
+def varied(frame: pd.DataFrame) -> list[str]:
+    """The columns by which the points of a sweep differ."""
+    known = (*COLUMNS, "path", "node", "online", "error", "source", "target")
+    extra = [name for name in frame.columns if name not in known]
+    return [name for name in extra if frame[name].nunique(dropna=False) > 1]
+
+
+def has(frame: pd.DataFrame, metric: str) -> bool:
+    """Whether any layer has the metric, with a value that is a number."""
+    return bool(frame.loc[frame["metric"] == metric, "value"].notna().any())
+
+
+def rows_of(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The rows of a metric that is a mean over nodes; a metric that nobody has is told."""
+    rows = frame[frame["metric"] == f"{metric}.mean"]
+    if rows.empty:
+        known = {str(name).removesuffix(".mean") for name in frame["metric"].unique() if str(name).endswith(".mean")}
+        raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, sorted(known)))
+    if rows["value"].isna().all():
+        raise UserError(f"the metric “{metric}” is nowhere a number")
+    return rows
+
+
+def keys_of(rows: pd.DataFrame) -> list[str]:
+    """What tells curves apart: the keys of the sweep, and the layer where points have the metric in several."""
+    points = distinct(rows, varied(rows))
+    if not points:
+        return ["layer"] if rows["layer"].nunique() > 1 else []
+    several = rows.groupby(points, observed=True, dropna=False)["layer"].nunique().max() > 1
+    return ["layer", *points] if several else points
+
+
+def distinct(frame: pd.DataFrame, keys: list[str]) -> list[str]:
+    """The keys without those that only repeat an earlier one, as those of a zipped group do."""
+    import pandas as pd
+
+    codes = {key: tuple(pd.factorize(frame[key], use_na_sentinel=False)[0].tolist()) for key in keys}
+    return list({codes[key]: key for key in reversed(keys)}.values())[::-1]
+
+
+def named(keys: Sequence[str], values: Sequence[Any]) -> str:
+    """The name of a curve: what tells it from the others; a number says of what it is."""
+    return ", ".join(value_of(key, value) for key, value in zip(keys, values, strict=True))
+
+
+def value_of(key: str, value: Any) -> str:
+    """The value of a key, in words: “ε = 5”, but “spambase”."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    word = key.rpartition(".")[2]
+    return f"{'ε' if word == 'epsilon' else word} = {value:g}".replace("inf", "∞")
+
+
+def curves(frame: pd.DataFrame, metric: str = "error") -> pd.DataFrame:
+    """For each layer that has the metric, at each point, by cycle: what a convergence curve shows.
+
+    `mean` is that over runs of the mean over nodes; `low` and `high` bound it with 95 % confidence (Student's t over
+    `runs` runs; NaN below three). `q05` and `q95` are the quantiles over a run's nodes, averaged over runs.
+    """
+    import pandas as pd
+
+    rows = rows_of(frame, metric)
+    keys = keys_of(rows) or ["layer"]
+    found = []
+    for values, part in rows.groupby(keys, observed=True, sort=False, dropna=False):
+        curve = interval(part.dropna(subset="value"), ["cycle"]).sort_values("cycle", ignore_index=True)
+        where = _same(frame, keys, values)
+        for name in ("q05", "q95"):
+            quantile = where[where["metric"] == f"{metric}.{name}"].groupby("cycle", observed=True)["value"].mean()
+            curve[name] = curve["cycle"].map(quantile)
+        found.append(curve.assign(curve=named(keys, values)))
+    return pd.concat(found, ignore_index=True)
+
+
+def _same(frame: pd.DataFrame, keys: list[str], values: Sequence[Any]) -> pd.DataFrame:
+    """The rows with these values; NaN is the same as NaN."""
+    for key, value in zip(keys, values, strict=True):
+        frame = frame[frame[key].isna() if value != value else frame[key] == value]
+    return frame
+
+
+def interval(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Mean over runs of `value` by some columns, with the 95 % interval of that mean by Student's t.
+
+    Below three runs there is none: with two it is twelve standard errors wide and says nothing.
+    """
+    from scipy.stats import t
+
+    groups = rows.groupby(by, observed=True, sort=False, dropna=False)["value"]
+    found = groups.agg(["mean", "sem", "count"]).reset_index().rename(columns={"count": "runs"})
+    half = (found["sem"] * t.ppf((1 + CONFIDENCE) / 2, (found["runs"] - 1).clip(lower=1))).where(found["runs"] >= LEAST)
+    return found.assign(low=found["mean"] - half, high=found["mean"] + half)
+
+
+def last(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The rows of a metric (by its whole name) at the last cycle in which each run has it."""
+    rows = frame[(frame["metric"] == metric) & frame["value"].notna()]
+    groups = [*varied(rows), "layer", "run"]
+    return rows[rows["cycle"] == rows.groupby(groups, observed=True, dropna=False)["cycle"].transform("max")]
+
+
+def last_means(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFrame:
+    """The metric at each run's last cycle, by the keys given: mean over runs, standard error, 95 % interval, runs."""
+    refuse_unknown(frame, keys)
+    rows_of(frame, metric)
+    return interval(last(frame, f"{metric}.mean"), keys)
+
+
+def refuse_unknown(frame: pd.DataFrame, keys: list[str]) -> None:
+    """Tell of a key that the log does not have."""
+    unknown = [key for key in keys if key not in frame]
+    if unknown:
+        raise UserError(f"the sweep does not vary “{unknown[0]}”", hint=nearest(unknown[0], varied(frame)))
+
+
+def facets(frame: pd.DataFrame, metric: str, used: list[str]) -> list[tuple[str, pd.DataFrame]]:
+    """The part of the log for each combination of what a figure does not show by itself: other keys, layers."""
+    rows = rows_of(frame, metric)
+    keys = keys_of(rows)
+    rest = [key for key in distinct(rows, [*used, *keys]) if key not in used]
+    if not rest:
+        return [("", frame)]
+    parts = rows.groupby(rest, observed=True, sort=False, dropna=False)
+    return [(named(rest, values), _part(frame, metric, dict(zip(rest, values, strict=True)))) for values, _ in parts]
+
+
+def _part(frame: pd.DataFrame, metric: str, where: dict[str, Any]) -> pd.DataFrame:
+    """The rows of a point; of a layer, without the same metric of other layers, whose other metrics stay."""
+    layer = where.pop("layer", None)
+    part = _same(frame, list(where), list(where.values()))
+    others = (part["layer"] != layer) & part["metric"].astype(str).str.startswith(f"{metric}.")
+    return part if layer is None else part[~others]
+
+
+def plain_metric(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """A metric that is one number a layer, by curve and cycle: mean over runs with its interval."""
+    rows = frame[(frame["metric"] == metric) & frame["value"].notna()]
+    if rows.empty:
+        raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, _metrics(frame)))
+    keys = keys_of(rows) or ["layer"]
+    found = interval(rows, [*keys, "cycle"]).sort_values("cycle", kind="stable", ignore_index=True)
+    return found.assign(curve=[named(keys, values) for values in found[keys].itertuples(index=False)])
+
+
+def _metrics(frame: pd.DataFrame) -> list[str]:
+    return sorted(map(str, frame["metric"].unique()))
+
+
+def rates(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """A counter as what was added a cycle: since the cycle measured before, or since the beginning."""
+    rows = frame[frame["metric"] == metric].copy()
+    groups = rows.groupby([*varied(rows), "layer", "run"], observed=True, dropna=False)
+    added = rows["value"] - groups["value"].shift(fill_value=0.0)
+    rows["value"] = added / (rows["cycle"] - groups["cycle"].shift(fill_value=0))
+    return plain_metric(rows.assign(metric=metric), metric)
+
+
+def time_to(
+    frame: pd.DataFrame, thresholds: Sequence[float] = (0.8, 0.85, 0.9), metric: str = "accuracy"
+) -> pd.DataFrame:
+    """When each curve first reaches each threshold: a row a curve and threshold.
+
+    Of a run it is the first measured cycle in which the mean over nodes is at least the threshold (at most, for
+    metrics that end in “error”). `cycle` is the median over all `runs` runs, infinite where half of them never get
+    there; `first` and `slowest` are the extremes of the `reached` runs that do.
+    """
+    import pandas as pd
+
+    rows = rows_of(frame, metric)
+    keys = keys_of(rows) or ["layer"]
+    found = [
+        {"curve": named(keys, values), "threshold": threshold} | _reached(part, threshold, metric.endswith("error"))
+        for values, part in rows.groupby(keys, observed=True, sort=False, dropna=False)
+        for threshold in thresholds
+    ]
+    return pd.DataFrame(found)
+
+
+def _reached(part: pd.DataFrame, threshold: float, falling: bool) -> dict[str, float]:
+    there = part["value"] <= threshold if falling else part["value"] >= threshold
+    runs = part["run"].unique()
+    first = part[there].groupby("run")["cycle"].min().reindex(runs)
+    return {
+        "cycle": float(first.fillna(float("inf")).median()),
+        "first": float(first.min()),
+        "slowest": float(first.max()),
+        "reached": int(first.notna().sum()),
+        "runs": int(runs.size),
+    }

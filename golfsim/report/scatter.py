@@ -1,0 +1,144 @@
+"""Records of two features in the plane, with the lines that separate them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.errors import UserError
+from golfsim.report.style import COLUMN, MARKERS, PALETTE, head, legend, look, panel, plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from golfsim.engine import Simulation
+
+Line = tuple[float, float, float]  # a, b, c of a·x + b·y + c = 0
+MOST_POINTS = 1000  # of a picture
+MOST_FITTED = 2000  # records that LibSVM is given: its time grows with their square
+INNER = (1, 99)  # percentiles of the records that a picture shows: heavy noise has outliers far out
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Records of two features, as they are or as they were published, and lines by name."""
+
+    x: NDArray[Any]  # [records, 2]
+    labels: NDArray[Any]
+    lines: dict[str, Line]
+    names: tuple[str, str] = ("first feature", "second feature")
+    note: str = ""
+
+
+def scatter(
+    x: NDArray[Any], labels: NDArray[Any], lines: Mapping[str, Line] | None = None,
+    *, names: tuple[str, str] = ("first feature", "second feature"), note: str = "", ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Records of two features by class, with separating lines a·x + b·y + c = 0.
+
+    At most a thousand records are drawn, and the window holds 98 % of them on each axis.
+    """
+    x, labels = np.asarray(x), np.asarray(labels)
+    if x.ndim != 2 or x.shape[1] != 2 or len(x) != len(labels) or not len(x):
+        raise UserError(f"expected records of two features with a label each, got {x.shape} and {labels.shape}")
+    chosen = np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)
+    with styled():
+        ax = panel(ax, COLUMN, COLUMN)
+        for place, one in enumerate(np.unique(labels)):
+            own = chosen[labels[chosen] == one]
+            _draw_class(ax, x[own], place, plain(f"class {one}"))
+        _window(ax, x)
+        for place, (name, line) in enumerate((lines or {}).items(), 4):
+            _draw_line(ax, line, plain(name), place)
+        ax.set(xlabel=plain(names[0]), ylabel=plain(names[1]))
+        legend(ax, [*ax.collections, *ax.lines])
+        head(ax, note)
+    return ax
+
+
+def _draw_class(ax: Axes, x: NDArray[Any], place: int, name: str) -> None:
+    """The records of one class: filled or hollow, so that they stay apart in grey."""
+    colour = PALETTE[place % len(PALETTE)]
+    how: Any = {"facecolors": colour if place % 2 == 0 else "none", "edgecolors": colour, "linewidths": 0.5}
+    ax.scatter(x[:, 0], x[:, 1], s=7, marker=MARKERS[place % len(MARKERS)], alpha=0.6, label=name, **how)
+
+
+def _window(ax: Axes, x: NDArray[Any]) -> None:
+    """Most of the records, and a little around them."""
+    low, high = np.percentile(x, INNER, axis=0)
+    margin = 0.08 * np.maximum(high - low, 1e-9)
+    ax.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
+
+
+def _draw_line(ax: Axes, line: Line, name: str, place: int) -> None:
+    a, b, c = line
+    if not (np.isfinite([a, b, c]).all() and (a or b)):
+        raise UserError(f"“{name}” is no line: {a:g}·x + {b:g}·y + {c:g} = 0")
+    nearest = np.array([a, b]) * -c / (a * a + b * b)  # of the line to the origin
+    how = look(place)
+    ax.axline(
+        (nearest[0], nearest[1]), (nearest[0] - b, nearest[1] + a), color=how.colour, ls=how.dash, lw=1.4, label=name
+    )
+
+
+def plane_of(simulation: Simulation, layer: str | None = None, *, published: bool = True) -> Plane:
+    """Records of a run and the lines that separate them: of the learning layer (mean over its holders) and of LibSVM.
+
+    With `published`, records are as the publishing layer gives them, x plus noise: what is published of a record as
+    the product of its label and features is multiplied with the label again. LibSVM (scikit-learn's SVC with a linear
+    kernel) sees the same records, two thousand at the most.
+    """
+    learner = _learner(simulation, layer)
+    x, labels = _records(simulation, published)
+    lines = {learner.name: _line_of(learner, simulation), "LibSVM": libsvm(x, labels)}
+    names = tuple(simulation.features[:2]) if len(simulation.features) >= 2 else Plane.names
+    return Plane(x, labels, lines, (str(names[0]), str(names[1])), simulation.log.note)
+
+
+def _learner(simulation: Simulation, name: str | None) -> Any:
+    from golfsim.learner import Learner
+
+    found = {key: layer for key, layer in simulation.layers.items() if isinstance(layer, Learner)}
+    if (name is not None and name not in found) or not found:
+        raise UserError(f"there is no learning layer{f' “{name}”' if name else ''}")
+    return found[name] if name else next(iter(found.values()))
+
+
+def _records(simulation: Simulation, published: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    from golfsim.records import Published
+
+    raw = simulation.raw
+    if raw is None or raw.features != 2 or raw.classes != 2:
+        raise UserError("a scatter plot needs records of two features and two classes")
+    layer = next((one for one in simulation.layers.values() if isinstance(one, Published)), None)
+    if layer is None or not published:
+        return raw.rows.x, raw.rows.label
+    there = raw.published_by(layer)
+    sign = np.where(raw.rows.label == 1, 1, -1)[:, None] if layer.rows.folded else 1
+    labels = raw.rows.label if layer.rows.folded else layer.rows.label
+    return (layer.rows.x * sign)[there], labels[there]
+
+
+def _line_of(learner: Any, simulation: Simulation) -> Line:
+    """The weights of a linear model, from its scores of the axes' units and of the origin."""
+    holders = learner.holders(simulation.world)
+    if not holders.size:
+        raise UserError(f"no node holds a model of “{learner.name}” now")
+    units = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
+    origin, a, b = learner.scores(holders, units).astype(np.float64).mean(axis=1)[:, 0]
+    return float(a - origin), float(b - origin), float(origin)
+
+
+def libsvm(x: NDArray[Any], labels: NDArray[Any]) -> Line:
+    """The line of a linear support vector machine, fitted on at most two thousand of the records."""
+    from sklearn.svm import SVC
+
+    chosen = np.linspace(0, len(x) - 1, min(len(x), MOST_FITTED)).astype(int)
+    if np.unique(labels[chosen]).size < 2:
+        raise UserError("records of one class alone are not separated by any line")
+    model = SVC(kernel="linear").fit(x[chosen], labels[chosen])
+    return float(model.coef_[0, 0]), float(model.coef_[0, 1]), float(model.intercept_[0])

@@ -1,0 +1,68 @@
+"""Tables that a run may write beside its log: what became of single nodes, and who knew whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WORLD = "world"  # stands for a layer where no layer learns
+COLUMNS: dict[str, dict[str, type[np.generic]]] = {
+    "nodes": {"cycle": np.int32, "layer": np.int32, "node": np.int32, "online": np.bool_, "error": np.float64},
+    "links": {"cycle": np.int32, "layer": np.int32, "source": np.int32, "target": np.int32},
+}
+FILES = {name: f"{name}.parquet" for name in COLUMNS}
+
+
+class Table:
+    """The rows of one table of a run, in memory until they are written; layers are numbers until then."""
+
+    def __init__(self, name: str, layers: list[str]) -> None:
+        self.name = name
+        self._layers = [WORLD, *layers]
+        self._parts: dict[str, list[NDArray[Any]]] = {column: [] for column in COLUMNS[name]}
+
+    def add(self, cycle: int, layer: str, **columns: NDArray[Any]) -> None:
+        """The rows of one layer after one cycle."""
+        size = len(next(iter(columns.values())))
+        known = {"cycle": np.full(size, cycle), "layer": np.full(size, self._layers.index(layer))}
+        for column, kind in COLUMNS[self.name].items():
+            self._parts[column].append((known | columns)[column].astype(kind))
+
+    def state(self) -> dict[str, Any]:
+        """The rows so far, an array for each column."""
+        columns = COLUMNS[self.name].items()
+        return {column: np.concatenate([np.empty(0, kind), *self._parts[column]]) for column, kind in columns}
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Take over rows that `state` gave."""
+        for column, kind in COLUMNS[self.name].items():
+            if arrays[column].dtype != kind:
+                raise ValueError(f"{self.name}.{column}: expected {np.dtype(kind)}, found {arrays[column].dtype}")
+            self._parts[column] = [arrays[column]]
+
+    def rows(self, run: int, seed: int) -> pa.Table:
+        """The rows as they are written, with the run and its seed."""
+        import pyarrow as pa
+
+        found = self.state()
+        size = found["cycle"].size
+        layer = pa.DictionaryArray.from_arrays(found.pop("layer"), self._layers)
+        about = {"run": np.full(size, run, np.int32), "seed": np.full(size, seed, np.int64)}
+        columns = about | {"cycle": found.pop("cycle"), "layer": layer} | found
+        return pa.table(columns)
+
+
+def columns_of(name: str) -> list[str]:
+    """The columns of a table as it is written."""
+    return ["run", "seed", *COLUMNS[name]]
+
+
+def beside(log: Path, name: str) -> Path:
+    """Where the table lies that belongs to a log."""
+    return log.with_name(FILES[name])

@@ -1,0 +1,135 @@
+"""Which figures fit a log, and golfsim.plot."""
+
+import copy
+import subprocess
+import sys
+
+import matplotlib as mpl
+import matplotlib.pyplot
+import pandas as pd
+import pytest
+from helpers import HERE, finished, learning_tree, tree
+
+import golfsim
+from golfsim import runner
+from golfsim.log import noted
+from golfsim.report import Drawing, fitting
+from golfsim.scenario import Scenario
+
+PEERS = {"name": "peers", "use": "newscast", "view": 4}
+LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
+PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 1.0}
+DATA = {"set": "random", "train": 80, "test": 30, "scale": ["minmax", "l1"]}
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    mpl.use("Agg")
+    yield
+    mpl.pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A run that has everything but a sweep."""
+    observe = {"every": 1, "nodes": 10, "overlay": 1, "draw": True, "metrics": ["auc", "f1", "confusion", "roc"]}
+    return finished(learning_tree(PEERS, LEARNING, churn={"kind": "crash", "at": 3, "share": 0.5}, observe=observe))
+
+
+@pytest.fixture(scope="module")
+def drawings(whole):
+    return fitting(whole.log.frame(), whole.log.nodes(), whole.log.links())
+
+
+def test_a_run_with_everything_gets_every_figure_once(drawings):
+    names = [drawing.name for drawing in drawings]
+    assert names == [
+        "convergence",
+        "convergence-auc",
+        "convergence-f1",
+        "online",
+        "messages",
+        "overlay",
+        "degrees",
+        "confusion-learning",
+        "roc",
+        "time-to-accuracy",
+        "raster-learning",
+        "network-peers",
+        "moving-peers",
+    ]
+
+
+def test_all_of_them_can_be_written_and_nothing_global_is_altered(drawings, tmp_path):
+    before = copy.deepcopy(dict(mpl.rcParams))
+    for drawing in drawings:
+        paths = drawing.save(tmp_path)
+        kinds = [".gif"] if drawing.kind == "animation" else [".png", ".svg"]
+        assert [path.suffix for path in paths] == kinds, drawing.name
+        assert all(path.stat().st_size > 1000 for path in paths)
+        assert len(drawing.data), drawing.name
+    assert dict(mpl.rcParams) == before
+    assert not mpl.pyplot.get_fignums()
+
+
+def test_captions_are_sentences_that_say_over_how_many_nodes_and_runs(drawings):
+    by_name = {drawing.name: drawing for drawing in drawings}
+    assert "over 10 nodes measured each time, one run, with 20 to 40 nodes online." in by_name["convergence"].caption
+    assert "Light bands hold 90 %" in by_name["convergence"].caption
+    assert "Dark bands" not in by_name["convergence"].caption
+    assert "The error of 40 nodes" in by_name["raster-learning"].caption
+    assert all(drawing.caption.endswith(".") and drawing.caption[0] != " " for drawing in drawings)
+
+
+def test_a_log_without_a_learner_gets_no_learning_figures():
+    names = [drawing.name for drawing in fitting(finished(tree(PEERS)).log.frame())]
+    assert names == ["messages"]
+
+
+def test_every_figure_and_caption_has_the_note(drawings, whole):
+    frames = [
+        noted(table.copy(), ["stand-in for other data"])
+        for table in (whole.log.frame(), whole.log.nodes(), whole.log.links())
+    ]
+    for drawing in fitting(*frames):
+        figure = drawing.draw().figure
+        said = figure.get_suptitle() + "".join(ax.get_title(loc="left") for ax in figure.axes)
+        assert "stand-in for other data" in said, drawing.name
+        assert "stand-in for other data" in drawing.caption
+        mpl.pyplot.close(figure)
+
+
+@pytest.fixture(scope="module")
+def swept():
+    layers = [PEERS, PUBLISHED, LEARNING | {"records": "published"}]
+    how = {"observe": {"every": 6, "attacks": ["label"]}, "runs": 3}
+    sweep = {"published.epsilon": [1.0, 10.0], "learning.learner": ["pegasos", "logistic"]}
+    return runner.run(Scenario.of(learning_tree(*layers, data=DATA, sweep=sweep, **how), HERE))
+
+
+def test_a_sweep_of_single_cycles_gets_figures_of_its_end(swept):
+    found = {drawing.name: drawing for drawing in fitting(swept)}
+    assert list(found) == ["privacy-utility", "heatmap"]
+    assert "3 runs of each point of the sweep" in found["privacy-utility"].caption
+    assert len(found["heatmap"].data) == len(found["privacy-utility"].data) == 4
+    for drawing in found.values():
+        assert drawing.draw().figure.axes
+
+
+def test_an_empty_log_gets_nothing():
+    empty = pd.DataFrame({name: [] for name in ("run", "seed", "cycle", "layer", "metric", "value")})
+    assert fitting(empty) == []
+    assert isinstance(Drawing("a", "b", "c", lambda: None, empty), Drawing)
+
+
+def test_figures_are_imported_when_they_are_asked_for():
+    there = "print('matplotlib' in sys.modules)"
+    code = f"import sys, golfsim; {there}; golfsim.plot.convergence; {there}"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "False"]  # not even then: only when something is drawn
+
+
+def test_plot_has_every_figure(whole):
+    assert all(callable(getattr(golfsim.plot, name)) for name in golfsim.plot.__all__)
+    ax = golfsim.plot.convergence(whole.log.frame())
+    assert ax.get_xlabel() == "cycle"

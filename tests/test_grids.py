@@ -1,0 +1,160 @@
+"""Figures of the end of runs over a sweep."""
+
+import math
+
+import matplotlib as mpl
+import matplotlib.pyplot
+import numpy as np
+import pandas as pd
+import pytest
+
+from golfsim.errors import UserError
+from golfsim.report import figures, grids, numbers
+from golfsim.settings import PlotConfig
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    mpl.use("Agg")
+    yield
+    mpl.pyplot.close("all")
+
+
+def log(points, runs=3, layers=("learning",), metrics=("accuracy",), extra=()):
+    """A log with one cycle before the last: a value is that of its point, plus 0.01 a run, plus 0.1 a layer."""
+    rows = []
+    for point, value in points:
+        for run in range(1, runs + 1):
+            for number, layer in enumerate(layers):
+                for metric in metrics:
+                    own = value + 0.01 * (run - 2) + 0.1 * number
+                    for cycle, name, what in ((1, "mean", -1.0), (9, "mean", own), (9, "std", 0.05)):
+                        rows.append(
+                            point
+                            | {"run": run, "cycle": cycle, "layer": layer, "metric": f"{metric}.{name}", "value": what}
+                        )
+                for name, what in extra:
+                    rows.append(point | {"run": run, "cycle": 9, "layer": "published", "metric": name, "value": what})
+    return pd.DataFrame(rows)
+
+
+def grid(sets=("a",)):
+    values = [(e, b) for e in (1.0, 10.0, math.inf) for b in (1, 5)]
+    return [
+        ({"p.epsilon": e, "n.batch": b, "data.set": s}, 0.3 + 0.1 * place)
+        for s in sets
+        for place, (e, b) in enumerate(values)
+    ]
+
+
+def test_a_map_has_the_mean_over_runs_of_the_last_cycle_and_infinity_on_top():
+    table = grids.grid(log(grid()), "p.epsilon", "n.batch", "accuracy")
+    assert list(table.index) == [math.inf, 10, 1]
+    np.testing.assert_allclose(table.to_numpy(), [[0.7, 0.8], [0.5, 0.6], [0.3, 0.4]])
+    ax = grids.heatmap(log(grid()), "p.epsilon", "n.batch")
+    np.testing.assert_allclose(ax.images[0].get_array(), table.to_numpy())
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["∞", "10", "1"]
+    assert sorted(text.get_text() for text in ax.texts) == ["0.30", "0.40", "0.50", "0.60", "0.70", "0.80"]
+
+
+def test_other_keys_and_layers_get_panels_and_are_not_averaged():
+    rows = log(grid(sets=("a", "b")), layers=("x", "y"))
+    ax = grids.heatmap(rows, "p.epsilon", "n.batch")
+    panels = [panel for panel in ax.figure.axes if panel.images]
+    assert [panel.get_title() for panel in panels] == ["x, a", "y, a", "x, b", "y, b"]
+    tops = {panel.get_title(): float(panel.images[0].get_array()[0, 0]) for panel in panels}
+    assert tops["x, a"] == pytest.approx(0.7)
+    assert tops["y, a"] == pytest.approx(0.8)
+
+
+def test_a_cell_without_a_run_stays_empty():
+    ax = grids.heatmap(log(grid()[:-1]), "p.epsilon", "n.batch")
+    assert len(ax.texts) == 5
+
+
+def test_lines_have_the_interval_of_the_mean_and_infinity_a_step_beyond():
+    ax = grids.lines(log(grid()), "p.epsilon", "n.batch")
+    line = ax.containers[0].lines[0]
+    np.testing.assert_allclose(line.get_xdata().astype(float), [1, 10, 25])
+    np.testing.assert_allclose(line.get_ydata().astype(float), [0.3, 0.5, 0.7])
+    (bars,) = ax.containers[0].lines[2]
+    half = 4.302652729911275 * 0.01 / math.sqrt(3)
+    low, high = bars.get_segments()[0][:, 1]
+    assert (high - low) / 2 == pytest.approx(half)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "10", "∞"]
+
+
+def test_privacy_and_utility_share_the_axis_of_epsilon():
+    extra = [("label.linear", 0.9), ("label.base", 0.6), ("label.sum", 0.7)]
+    ax = grids.privacy_utility(log(grid(), extra=extra), by="n.batch")
+    above, beneath = ax.figure.axes
+    assert above is ax
+    np.testing.assert_allclose(above.containers[1].lines[0].get_ydata().astype(float), [0.4, 0.6, 0.8])
+    np.testing.assert_allclose(beneath.containers[1].lines[0].get_ydata().astype(float), 0.9)
+    assert beneath.get_xlabel() == "ε"
+    assert any(np.allclose(line.get_ydata(), 0.6) and len(line.get_ydata()) == 2 for line in beneath.lines)
+    assert len(grids.privacy_utility(log(grid()), by="n.batch").figure.axes) == 1
+
+
+def test_without_an_epsilon_in_the_sweep_the_key_is_asked_for():
+    rows = log([({"n.batch": b}, 0.5) for b in (1, 2)])
+    with pytest.raises(UserError, match="varies no ε"):
+        grids.privacy_utility(rows)
+    with pytest.raises(UserError, match="varies no size"):
+        grids.learning_curve(rows)
+
+
+def test_a_learning_curve_runs_over_the_size_that_varies():
+    rows = log([({"data.train": n}, 1 / n) for n in (10, 100, 1000)], metrics=("error",))
+    ax = grids.learning_curve(rows)
+    assert list(ax.containers[0].lines[0].get_xdata()) == [10, 100, 1000]
+    assert ax.get_xscale() == "log"
+    assert ax.get_ylabel() == "0-1 error on the test set"
+
+
+def test_bars_have_the_interval_and_the_spread_of_nodes():
+    rows = log([({"g.group": g}, 0.1 * g) for g in (10, 2, 5)], layers=("local", "group"), metrics=("error",))
+    ax = grids.bars(rows, "g.group")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["2", "5", "10"]
+    spread, mean = ax.containers[:2]
+    assert sorted(mean.lines[0].get_ydata()) == pytest.approx([0.2, 0.5, 1.0])
+    low, high = spread.lines[2][0].get_segments()[0][:, 1]
+    assert (high - low) / 2 == pytest.approx(0.05)
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["local", "group", "bars: 95 % interval of the mean over 3 runs", "± standard deviation over nodes"]
+
+
+def test_ticks_that_would_run_into_each_other_are_left_out():
+    ticks = [1.0, 1.05, 50.0, 100.0]
+    kept = grids.thinned(ticks, {t: t for t in ticks}, log=False)
+    assert kept[-1] == 100
+    assert len(kept) == 3
+
+
+@pytest.mark.parametrize("kind", ["lines", "bars", "privacy-utility"])
+def test_a_scenario_can_ask_for_the_picture(kind):
+    rows = log([({"p.epsilon": e, "case": c}, 0.5) for e in (1.0, 2.0) for c in "ab"])
+    plot = PlotConfig(kind=kind, x="p.epsilon", lines="case")
+    assert figures.of(plot, rows).get_ylabel() == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("keys", "about"),
+    [
+        ({"kind": "bars"}, "x: belongs"),
+        ({"kind": "lines", "x": "a"}, "lines: belongs"),
+        ({"kind": "heatmap", "rows": "a"}, "columns: belongs"),
+        ({"kind": "convergence", "lines": "a"}, "lines: belongs"),
+        ({"kind": "privacy-utility", "x": "a", "rows": "b"}, "rows: belongs"),
+    ],
+)
+def test_a_picture_has_the_keys_it_needs_and_no_others(keys, about):
+    with pytest.raises(ValueError, match=about):
+        PlotConfig(**keys)
+
+
+def test_without_a_second_key_bars_and_privacy_have_one_line():
+    assert PlotConfig(kind="bars", x="a").lines is None
+    assert numbers.last_means(log([({"a.b": 1}, 0.5), ({"a.b": 2}, 0.7)]), "accuracy", ["a.b"])[
+        "mean"
+    ].tolist() == pytest.approx([0.5, 0.7])

@@ -1,0 +1,134 @@
+"""Degrees, rasters and drawings of small networks."""
+
+import matplotlib as mpl
+import matplotlib.pyplot
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from golfsim.errors import UserError
+from golfsim.log import noted
+from golfsim.report import networks
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    mpl.use("Agg")
+    yield
+    mpl.pyplot.close("all")
+
+
+def links(cycles=(1, 2)):
+    """A star in the first cycle, a ring in the others; two runs."""
+    star, ring = [(i, 0) for i in range(1, 5)], [(i, (i + 1) % 5) for i in range(5)]
+    rows = [
+        (run, run, cycle, "peers", a, b)
+        for run in (1, 2)
+        for cycle in cycles
+        for a, b in (star if cycle == 1 else ring)
+    ]
+    return pd.DataFrame(rows, columns=["run", "seed", "cycle", "layer", "source", "target"])
+
+
+def nodes(cycles=(1, 2)):
+    """Node i has the error i/10 over the cycle, and node 4 is offline after the first cycle."""
+    rows = [
+        (run, run, cycle, "learning", node, online, node / 10 / cycle if online else np.nan)
+        for run in (1, 2)
+        for cycle in cycles
+        for node in range(5)
+        for online in [node < 4 or cycle == 1]
+    ]
+    return pd.DataFrame(rows, columns=["run", "seed", "cycle", "layer", "node", "online", "error"])
+
+
+def test_degrees_from_links_are_counted():
+    ax = networks.degrees(links())
+    star, ring = ax.lines
+    assert [star.get_label(), ring.get_label()] == ["peers, cycle 1", "peers, cycle 2"]
+    assert list(star.get_xdata()) == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(star.get_ydata(), [0.8, 0.8, 0.8, 0.8, 1])
+    np.testing.assert_allclose(ring.get_ydata(), [0, 1])
+
+
+def test_degrees_from_a_log_go_through_what_was_measured():
+    values = {"min": 1, "q05": 2, "q25": 3, "q50": 4, "q75": 5, "q95": 6, "q99": 7, "max": 9, "mean": 4}
+    rows = [
+        (1, cycle, "peers", f"indegree.{name}", float(value * cycle))
+        for cycle in (1, 2)
+        for name, value in values.items()
+    ]
+    frame = pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
+    line = networks.degrees(frame).lines[0]
+    assert list(line.get_xdata()) == [2, 4, 6, 8, 10, 12, 14, 18]
+    assert list(line.get_ydata()) == [0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]
+    assert networks.degrees(frame, 1).lines[0].get_xdata()[0] == 1
+
+
+def test_a_cycle_that_was_not_measured_is_told():
+    with pytest.raises(UserError, match="cycle 7 was not measured") as caught:
+        networks.drawing(links(), cycle=7)
+    assert caught.value.hint == "the nearest one that was is 2"
+
+
+def test_a_raster_has_the_errors_of_the_first_run_and_shows_who_is_offline():
+    ax = networks.raster(nodes())
+    offline, errors = ax.collections
+    shown = errors.get_array()
+    np.testing.assert_allclose(shown[:4], [[0, 0], [0.1, 0.05], [0.2, 0.1], [0.3, 0.15]])
+    assert shown.mask.tolist() == [[False, False]] * 4 + [[False, True]]
+    assert (~offline.get_array().mask).tolist() == [[False, False]] * 4 + [[False, True]]
+
+
+def test_a_raster_needs_nodes_that_learn():
+    with pytest.raises(UserError, match="has an error"):
+        networks.raster(nodes().assign(error=np.nan))
+    with pytest.raises(UserError, match="no layer “learnin”"):
+        networks.raster(nodes(), "learnin")
+
+
+def test_cells_lie_around_their_values():
+    assert networks.between(np.array([1.0, 2, 4]), log=False).tolist() == [0.5, 1.5, 3, 5]
+    np.testing.assert_allclose(
+        networks.between(np.array([1.0, 10, 100]), log=True), 10 ** np.array([-0.5, 0.5, 1.5, 2.5])
+    )
+    low, high = networks.between(np.array([5.0]), log=True)
+    assert low < 5 < high
+
+
+def test_a_drawing_has_the_links_and_nodes_of_its_cycle():
+    table = noted(links(), ["generated"])
+    ax = networks.drawing(table, nodes(), cycle=2)
+    lines, on, off = ax.collections
+    assert len(lines.get_segments()) == 5
+    np.testing.assert_allclose(on.get_array(), [0, 0.05, 0.1, 0.15])
+    assert len(off.get_offsets()) == 1
+    assert ax.get_title(loc="left") == "generated\npeers after cycle 2: 5 links"
+    places = networks.places(links()[links()["run"] == 1], nodes())
+    np.testing.assert_allclose(off.get_offsets()[0], places[4])
+    np.testing.assert_allclose(lines.get_segments()[0], [places[0], places[1]])
+
+
+def test_nodes_can_be_drawn_by_online_state_or_without_a_table():
+    on, off = networks.drawing(links(), nodes(), colour="online").collections[1:]
+    assert on.get_array() is None
+    assert (len(on.get_offsets()), len(off.get_offsets())) == (4, 1)
+    assert len(networks.drawing(links()).collections[1].get_offsets()) == 5
+    with pytest.raises(UserError, match="not by “age”"):
+        networks.drawing(links(), colour="age")
+
+
+def test_an_animation_has_a_picture_for_each_cycle_and_changes_nothing_global(tmp_path):
+    before = dict(mpl.rcParams)
+    networks.animation(links((1, 2, 3)), nodes((1, 2, 3)), tmp_path / "moving.gif")
+    with Image.open(tmp_path / "moving.gif") as picture:
+        assert picture.n_frames == 3
+    assert dict(mpl.rcParams) == before
+    assert not mpl.pyplot.get_fignums()
+
+
+def test_a_long_run_is_animated_by_some_of_its_cycles():
+    shown = networks.some_cycles(pd.DataFrame({"cycle": np.arange(1, 1001)}))
+    assert len(shown) == networks.FRAMES
+    assert (shown[0], shown[-1]) == (1, 1000)

@@ -34,6 +34,9 @@ PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
 GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
 OUTPUT = {"use": "regularised_erm", "lambda": 0.01, "noise": "output", "epsilon": 5.0}
+LOCAL = {"name": "local", "use": "regularised_erm", "lambda": 0.1}
+GROUPS = {"use": "group_aggregation", "local": "local", "group": 4, "epsilon": 5.0}
+OVER_VIEWS = {"peers": "peers", "formation": "overlay"}
 
 ENTRIES = {
     "uniform": Entry({"use": "uniform"}),
@@ -49,6 +52,15 @@ ENTRIES = {
     "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),
     "regularised_erm with noise": Entry(OUTPUT, data=True, once=True),
     "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),
+    "group_aggregation": Entry(GROUPS, (LOCAL,), data=True),
+    "group_aggregation, sums in the clear": Entry(GROUPS | {"sum": "plain", "quorum": 2}, (LOCAL,), data=True),
+    "group_aggregation over newscast": Entry(GROUPS | OVER_VIEWS, (VIEWS, LOCAL), data=True),
+    "group_aggregation, sums in the clear over newscast": Entry(
+        GROUPS | OVER_VIEWS | {"sum": "plain"}, (VIEWS, LOCAL), data=True
+    ),
+    "group_aggregation by gossip": Entry(
+        GROUPS | OVER_VIEWS | {"publish": "gossip", "quorum": 2, "cap": 2}, (VIEWS, LOCAL), data=True
+    ),
     "a user's own": Entry({key: AVERAGING[key] for key in ("use", "peers")}, (PEERS,)),
 }
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l1"]}  # private layers need records of length 1

@@ -30,7 +30,7 @@ def vote(w: Numbers, weight: csr_array, nodes: Nodes, x: Numbers, tie: Tie, key:
     raw = score(w, x)  # [records, all models, linear]
     whole = np.asarray(weight.sum(axis=1), np.float64)
     lone = np.where(whole > 0, whole, 1)[None, :, None]
-    votes, lean = (_weighed(values, weight) / lone for values in (ballot(raw), np.tanh(raw)))
+    votes, lean = (_weighed(values, weight) / lone for values in (ballot(raw), bounded(raw)))
     preference = NUDGE * _preference(lean, nodes, x, tie, key)
     return np.asarray(votes + (whole > 0)[None, :, None] * (preference + NUDGE**2 * lean))
 
@@ -38,16 +38,22 @@ def vote(w: Numbers, weight: csr_array, nodes: Nodes, x: Numbers, tie: Tie, key:
 def _weighed(values: Numbers, weight: csr_array) -> Numbers:
     """Each node's weighted sum of values [records, all models, linear]."""
     records, models, linear = values.shape
-    flat = values.transpose(1, 0, 2).reshape(models, records * linear).astype(np.float64)
+    flat = values.transpose(1, 0, 2).reshape(models, records * linear)
     return np.asarray(weight @ flat).reshape(-1, records, linear).transpose(1, 0, 2)
+
+
+def bounded(raw: Numbers) -> Numbers:
+    """Scores between −1 and 1 in their order, however large they are: noise makes some so."""
+    wide = raw.astype(np.float64)
+    return np.asarray(wide / (1 + np.abs(wide)))
 
 
 def ballot(raw: Numbers) -> Numbers:
     """Each model's vote: ±1 for one linear model, else 1 for its class."""
     if raw.shape[-1] == 1:
-        return np.where(raw >= 0, np.float32(1), np.float32(-1))
+        return np.where(raw >= 0, 1.0, -1.0)
     chosen = classify(raw)[..., None]
-    return np.asarray(np.arange(raw.shape[-1]) == chosen, np.float32)
+    return np.asarray(np.arange(raw.shape[-1]) == chosen, np.float64)
 
 
 def _preference(lean: Numbers, nodes: Nodes, x: Numbers, tie: Tie, key: np.uint64) -> Numbers:

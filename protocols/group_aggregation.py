@@ -626,7 +626,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     def _tell(self, world: World, src: Nodes, dst: Nodes, models: NDArray[Any]) -> None:
         heard = self._told(world, "published", src, dst, self._model_bytes)
-        self._receive(dst[heard], models[heard], np.zeros(int(heard.sum()), np.int16))
+        hops = 0 if self.config.publish == "gossip" else NOBODY
+        self._receive(dst[heard], models[heard], np.full(int(heard.sum()), hops, np.int16))
 
     @property
     def _model_bytes(self) -> int:

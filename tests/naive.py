@@ -925,19 +925,20 @@ def majority(classes, weights, scores, tie):
     return highest[0] if len(highest) == 1 else None
 
 
-def published_mean(models, n, lam, trust, epsilon, quorum, honest, noise, shape):
+def published_mean(models, n, lam, trust, epsilon, quorum, widest, noise):
     """The mean of a group's models [models, features] that have arrived, with the noise of each trust.
 
-    `noise(who, kind, scale)` is noise of a shape; who is a place in the list, or None for the curator.
+    One record moves a model by 2/(nλ); `widest` is the most among all who sent. `noise(who, kind, scale)` is noise for
+    a model; who is a place in the list, or None for the curator.
     """
-    count, moves = shape[0], [2 / (a * b) for a, b in zip(n, lam, strict=True)]
-    total = np.zeros(shape)
+    count, moves = len(models[0]), [2 / (a * b) for a, b in zip(n, lam, strict=True)]
+    total = np.zeros(models[0].shape)
     for place, model in enumerate(models):
         total = total + model
         if trust == "none":
             total = total + noise(place, "gamma", count * moves[place] / epsilon)
         if trust == "honest":
-            total = total + noise(place, "share", count * max(moves) / epsilon)
+            total = total + noise(place, "share", count * widest / epsilon)
     mean = total / len(models)
     if trust == "curator":
         mean = mean + noise(None, "gamma", count * max(moves) / quorum / epsilon)

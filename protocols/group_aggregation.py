@@ -226,7 +226,8 @@ class GroupAggregationConfig(LayerConfig):
         "masked", description="whether masks hide a member's model from the curator, or it sees it as in the source"
     )
     publish: Literal["party", "all", "gossip"] = Field(
-        "party", description="who gets the mean: the group, all that are online, or whom gossip reaches"
+        "party",
+        description="who gets the mean: those of the group who sent a model, all online, or whom gossip reaches",
     )
     hops: int = Field(10, ge=1, le=10_000, description="gossip: how far a model is passed on")
     fanout: int = Field(1, ge=1, description="gossip: to how many neighbours a node passes a model that is new to it")
@@ -305,7 +306,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             refuse_unfit(records, "l2", self.name, "epsilon")
         self._length = longest(records, "l2") if loose else 1.0
         self._most = world.nodes * config.times // config.needed
-        room = min(config.cap or self._most, self._most)
+        most_held = min(config.times, self._most) if config.publish == "party" else self._most
+        room = min(config.cap or most_held, most_held)
         self._check_memory(world.nodes, room)
         self._allocate(world, room)
         self._seconds = 0.0
@@ -339,6 +341,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.phase = np.zeros(nodes, np.int8)  # of the group of each curator
         self.begun = np.zeros(nodes, np.int32)  # the cycle in which a node's group formed
         self.ready = np.zeros(nodes, np.bool_)  # who has not lost since then what it agreed on
+        self.sent = np.zeros(nodes, np.bool_)  # who has sent its model to the curator
         self.arrived = np.zeros(nodes, np.bool_)  # whose model the curator has
         kind = np.uint64 if config.sum == "masked" else np.float64
         self.upload = np.zeros((nodes, int(np.prod(self._shape))), kind)
@@ -388,7 +391,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     def _free(self, nodes: NDArray[Any]) -> None:
         self.group_of[nodes] = NOBODY
-        self.arrived[nodes] = False
+        self.sent[nodes] = self.arrived[nodes] = False
         self.phase[nodes] = FREE
 
     def _groups(self, world: World, phase: int) -> Groups:
@@ -486,6 +489,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         there = world.online[members] & self.ready[members] & self._fit()[members]
         senders = members[there]
         self.ledger.visits[senders] += 1
+        self.sent[senders] = True
         self.sent_records[senders], self.sent_lam[senders] = (local.stop - local.first)[senders], local.lam[senders]
         self.upload[senders] = self._words(groups, there, self._models_of(world, groups, there))
         curators = groups.each(groups.curators)[there]
@@ -610,7 +614,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return np.asarray(2 * self._shape[0] * few * weak / self.config.cost)
 
     def _spread(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
-        """Publish each group's model to the group, to all, or to the curator's neighbours and theirs."""
+        """Publish each group's model to those who have sent theirs, to all, or to the curator's neighbours and on."""
         models = self.number + np.arange(groups.curators.size)
         self.published[models] = mean
         self.number += models.size
@@ -622,7 +626,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         elif self.config.publish == "gossip":
             self._tell(world, groups.curators, groups.curators, models)
         else:
-            self._tell(world, groups.each(groups.curators), groups.members, groups.each(models))
+            party = groups.less(self.sent[groups.members])
+            self._tell(world, party.each(party.curators), party.members, party.each(models))
 
     def _tell(self, world: World, src: Nodes, dst: Nodes, models: NDArray[Any]) -> None:
         heard = self._told(world, "published", src, dst, self._model_bytes)

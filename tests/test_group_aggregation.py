@@ -115,6 +115,7 @@ def assert_consistent(world, layer):
         if curator == NOBODY:
             assert layer.phase[i] == FREE
             assert not layer.arrived[i]
+            assert not layer.sent[i]
         else:
             assert world.online[curator]
             assert layer.phase[curator] in (FORMED, SENT)
@@ -329,6 +330,7 @@ def test_a_member_that_is_not_there_to_send_is_missing_from_the_mean_and_pays_no
     assert stage.layer.ledger.visits.tolist() == there.astype(int).tolist()
     assert stage.layer.published[0] == pytest.approx(stage.local.w[there].mean(axis=0), abs=1e-6)
     assert stage.layer.group_of[away] == NOBODY
+    assert (stage.layer.held[:, 0] != NOBODY).tolist() == there.tolist()
 
 
 @pytest.mark.parametrize("how", ["plain", "masked"])

@@ -309,7 +309,8 @@ PAIRS = 50_000
 def means(trust, side, epsilon=1.5, seed=1, d=2, **keys):
     """What many groups of a small member (n = 1) and a large one (n = 4) publish, and what the small member sends.
 
-    In groups of one it is what the small member alone publishes. The small member's model lies as far on a side as one record can move it.
+    In groups of one it is what the small member alone publishes. The small member's model lies as far on a side as one
+    record can move it.
     """
     counts = np.tile([1, 4], PAIRS)
     raw = Raw(np.zeros((counts.sum(), d), np.float32), np.zeros(counts.sum(), np.int32), counts, 2)

@@ -166,22 +166,23 @@ class Observer:
             metrics |= summary("auc", auc(scores, test.y))
         if "f1" in self._config.metrics:
             metrics |= summary("f1", f1(predicted, test.y, test.classes))
-        return metrics | self._of_one_node(world, nodes, scores, predicted, test)
+        return metrics | self._of_one_node(world, layer, nodes, test)
 
-    def _of_one_node(
-        self, world: World, nodes: NDArray[np.int32], scores: Any, predicted: Any, test: TestSet
-    ) -> Metrics:
-        """Confusion matrix and ROC curve of the node that the scenario names, or of the first one."""
-        wanted = self._config.node
-        places = np.flatnonzero(world.label[nodes] == wanted) if wanted is not None else np.arange(1)
-        if places.size == 0:
-            return {}
-        place = places[0]
-        found: Metrics = {}
-        if "confusion" in self._config.metrics:
-            found |= confusion(predicted[:, place], test.y, test.classes)
-        if "roc" in self._config.metrics and test.classes == 2:
-            found |= roc(scores[:, place, 0], test.y)
+    def _of_one_node(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
+        """Confusion matrix and ROC curve of the node that the scenario names, or of the first one measured."""
+        wanted, found = self._config.node, Metrics()
+        if not {"confusion", "roc"} & set(self._config.metrics):
+            return found
+        if wanted is not None and wanted >= world.nodes:
+            raise UserError(f"there is no node {wanted}, only 0 … {world.nodes - 1}", key="observe.node")
+        holders = layer.holders(world)
+        one = nodes[:1] if wanted is None else holders[world.label[holders] == wanted]
+        if one.size:  # else it has no model, or is not there
+            scores, _ = predict(layer, one, test.x, world.threads)
+            if "confusion" in self._config.metrics:
+                found |= confusion(classify(scores)[:, 0], test.y, test.classes)
+            if "roc" in self._config.metrics and test.classes == 2:
+                found |= roc(scores[:, 0, 0], test.y)
         return found
 
 

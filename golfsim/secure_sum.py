@@ -18,54 +18,70 @@ from golfsim.errors import UserError
 from golfsim.kernels import kernel
 from golfsim.rng import draw
 
-FRACTION = 36  # bits behind the point
+FRACTION = 30  # bits behind the point: half a billionth each way, and room for numbers up to billions
 KEY_BYTES = 64  # two public keys
 SHARE_BYTES = 112  # shares of two secrets for one member, encrypted
 SECRET_BYTES = 32
 
 Words = NDArray[np.uint64]
 Weights = NDArray[np.float64]
+Nodes = NDArray[np.int32]
+Edges = NDArray[np.int64]
+Keys = tuple[np.uint64, np.uint64]  # of own and of shared masks
 
 
 @kernel
-def mask(members, e, own_key, pair_key, cycle, words):
-    """Add to row e of `words` the own mask of members[e] and the masks it shares with the others."""
-    i = members[e]
-    for f in range(words.shape[1]):
-        words[e, f] += draw(own_key, cycle, i, f)
-    for o in range(members.size):
-        j = members[o]
-        if j == i:
-            continue
-        low, high = min(i, j), max(i, j)
-        for f in range(words.shape[1]):
-            both = draw(pair_key, cycle, low, (np.int64(high) << np.int64(32)) + f)
-            words[e, f] = words[e, f] + both if i == low else words[e, f] - both
+def own_mask(key, cycle, i, out):
+    """The mask that node i alone knows."""
+    for f in range(out.size):
+        out[f] = draw(key, cycle, i, f)
 
 
 @kernel
-def mask_all(members, own_key, pair_key, cycle, words):
-    """What every member sends."""
-    for e in range(members.size):
-        mask(members, e, own_key, pair_key, cycle, words)
+def shared_mask(key, cycle, i, j, out):
+    """The mask that nodes i and j both know."""
+    for f in range(out.size):
+        out[f] = draw(key, cycle, min(i, j), (np.int64(max(i, j)) << np.int64(32)) + f)
 
 
 @kernel
-def unmask(members, arrived, own_key, pair_key, cycle, total):
-    """Take off the sum of those who arrived their own masks, and what they share with those who did not."""
-    for e in range(members.size):
-        if not arrived[e]:
-            continue
-        i = members[e]
-        for f in range(total.size):
-            total[f] -= draw(own_key, cycle, i, f)
-        for o in range(members.size):
-            if not arrived[o]:
-                j = members[o]
-                low, high = min(i, j), max(i, j)
-                for f in range(total.size):
-                    both = draw(pair_key, cycle, low, (np.int64(high) << np.int64(32)) + f)
-                    total[f] = total[f] - both if i == low else total[f] + both
+def mask_groups(members, edges, own_key, pair_key, cycles, words):
+    """Add to row e of `words` the own mask of members[e] and those it shares with the others of its group.
+
+    Group g has members edges[g] … edges[g+1]−1 and was formed in cycles[g]. Of two nodes the lower one adds.
+    """
+    one = np.empty(words.shape[1], np.uint64)
+    for g in range(cycles.size):
+        for e in range(edges[g], edges[g + 1]):
+            own_mask(own_key, cycles[g], members[e], one)
+            words[e] += one
+            for o in range(edges[g], edges[g + 1]):
+                if o != e:
+                    shared_mask(pair_key, cycles[g], members[e], members[o], one)
+                    if members[e] < members[o]:
+                        words[e] += one
+                    else:
+                        words[e] -= one
+
+
+@kernel
+def unmasked_sums(members, edges, arrived, own_key, pair_key, cycles, words, sums):
+    """Each group's sum of what has arrived, less own masks and what is shared with those who did not arrive."""
+    one = np.empty(words.shape[1], np.uint64)
+    for g in range(cycles.size):
+        for e in range(edges[g], edges[g + 1]):
+            if not arrived[e]:
+                continue
+            sums[g] += words[e]
+            own_mask(own_key, cycles[g], members[e], one)
+            sums[g] -= one
+            for o in range(edges[g], edges[g + 1]):
+                if not arrived[o]:
+                    shared_mask(pair_key, cycles[g], members[e], members[o], one)
+                    if members[e] < members[o]:
+                        sums[g] -= one
+                    else:
+                        sums[g] += one
 
 
 def to_words(values: Weights, terms: int, layer: str) -> Words:
@@ -86,21 +102,15 @@ def to_numbers(total: Words) -> Weights:
     return np.asarray(total.view(np.int64) / 2.0**FRACTION)
 
 
-def masked(members: NDArray[np.int32], words: Words, keys: tuple[np.uint64, np.uint64], cycle: int) -> Words:
-    """What each member of a group sends in place of its integers."""
+def masked(members: Nodes, edges: Edges, words: Words, keys: Keys, cycles: Nodes) -> Words:
+    """What each member sends in place of its integers; see `mask_groups`."""
     sent = words.copy()
-    mask_all(members, *keys, cycle, sent)
+    mask_groups(members, edges, *keys, cycles, sent)
     return sent
 
 
-def total(
-    members: NDArray[np.int32],
-    arrived: NDArray[np.bool_],
-    words: Words,
-    keys: tuple[np.uint64, np.uint64],
-    cycle: int,
-) -> Words:
-    """The sum of what those who arrived had, from what they have sent; members are all who had agreed on keys."""
-    found = words[arrived].sum(axis=0, dtype=np.uint64)
-    unmask(members, arrived, *keys, cycle, found)
-    return np.asarray(found, np.uint64)
+def totals(members: Nodes, edges: Edges, arrived: NDArray[np.bool_], words: Words, keys: Keys, cycles: Nodes) -> Words:
+    """Each group's sum of what those who arrived had; members are all who had agreed on keys."""
+    sums = np.zeros((cycles.size, words.shape[1]), np.uint64)
+    unmasked_sums(members, edges, arrived, *keys, cycles, words, sums)
+    return sums

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,14 @@ from pydantic import Field, model_validator
 from golfsim import ensemble, rng, secure_sum
 from golfsim.adversary import HONEST, forge
 from golfsim.errors import UserError
-from golfsim.kernels import kernel
-from golfsim.learner import Learner, classify, score
+from golfsim.kernels import kernel, leaf
+from golfsim.learner import Learner, classify
 from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import ROUNDING, Guarantee, add_gamma_norm, add_laplace, add_share_of_gamma_norm
 from golfsim.memory import available, readable
 from golfsim.overlay import Overlay
 from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import longest, refuse_unfit
+from golfsim.records import Published, longest, refuse_unfit
 from golfsim.rng import below, draw, unit
 from protocols.regularised_erm import RegularisedErm
 
@@ -40,7 +40,7 @@ Nodes = NDArray[np.int32]
 
 
 @kernel
-def join_over_views(order, start, neighbour, pool, able, online, side, group, size, key, cycle, loss, group_of):
+def join_over_views(order, start, neighbour, pool, able, online, side, size, key, cycle, loss, group_of):
     """Nodes in acting order propose themselves as curators to those they know; returns messages sent and lost.
 
     A proposal goes to random members of the view, one after the other, until enough have joined. Whoever is able and in
@@ -48,11 +48,13 @@ def join_over_views(order, start, neighbour, pool, able, online, side, group, si
     """
     sent = lost = 0
     joined = np.empty(size, np.int32)
+    view = np.empty(pool.size if start.size == 0 else np.diff(start).max(), np.int32)
     for i in order:
         if not able[i] or group_of[i] >= 0:
             continue
-        known = pool.size if start.size == 0 else start[i + 1] - start[i]
-        view = pool.copy() if start.size == 0 else neighbour[start[i] : start[i + 1]].copy()
+        known = view.size if start.size == 0 else start[i + 1] - start[i]
+        for place in range(known):
+            view[place] = pool[place] if start.size == 0 else neighbour[start[i] + place]
         joined[0] = i
         members = 1
         for place in range(known):
@@ -74,22 +76,79 @@ def join_over_views(order, start, neighbour, pool, able, online, side, group, si
             elif able[j] and group_of[j] < 0:
                 joined[members] = j
                 members += 1
-        if members >= group:
+        if members == size:
             for e in range(members):
                 group_of[joined[e]] = i
     return sent, lost
 
 
 @kernel
-def as_members_send(nodes, forgery, cycle, w, out):
+def as_members_send(nodes, forgery, cycle, w, old, out):
     """The model that each of the nodes sends: its own, or what a bad peer sends in place of it."""
     for e in range(nodes.size):
         i = nodes[e]
         start = np.int64(i) * out.shape[1]
         if forgery.kind.size > 0 and forgery.kind[i] != HONEST:
-            forge(forgery, i, cycle, w, start, w, out[e])
+            forge(forgery, i, cycle, w, start, old, out[e])
         else:
             out[e] = w[start : start + out.shape[1]]
+
+
+@kernel
+def plain_sums(members, edges, arrived, sent, sums):
+    """Each group's sum of what has arrived; group g has members edges[g] … edges[g+1]−1."""
+    for g in range(sums.shape[0]):
+        for e in range(edges[g], edges[g + 1]):
+            if arrived[e]:
+                sums[g] += sent[members[e]]
+
+
+@leaf
+def mistakes(published, model, rows, node):
+    """How many of a node's records a model puts into a wrong class."""
+    wrong = 0
+    for r in range(rows.first[node], rows.stop[node]):
+        best, highest = 0, -np.inf
+        for m in range(published.shape[1]):
+            score = 0.0
+            for f in range(published.shape[2]):
+                score += np.float64(published[model, m, f]) * np.float64(rows.x[r, f])
+            if score > highest:
+                best, highest = m, score
+        if published.shape[1] == 1:
+            best = 1 if highest >= 0 else 0
+        wrong += best != rows.label[r]
+    return wrong
+
+
+@leaf
+def place_for(node, model, held, received, by_score, published, rows):
+    """Where a node puts a model: a free place, or that of the oldest, or of the worst; −1 if it is worst itself."""
+    room = held.shape[1]
+    place = received[node] % room
+    if by_score and held[node, place] != NOBODY:
+        worst, place = mistakes(published, model, rows, node), -1
+        for other in range(room):
+            wrong = mistakes(published, held[node, other], rows, node)
+            if wrong > worst:
+                worst, place = wrong, other
+    return place
+
+
+@kernel
+def receive(nodes, models, hops, by_score, published, rows, heard, held, distance, received):
+    """Give each node a model; what it has heard of before (a bit for each model, where that can be) it leaves."""
+    for e in range(nodes.size):
+        i, model = nodes[e], models[e]
+        if heard.size > 0:
+            bit = np.uint8(1 << (model & 7))
+            if heard[i, model >> 3] & bit:
+                continue
+            heard[i, model >> 3] |= bit
+        place = place_for(i, model, held, received, by_score, published, rows)
+        if place >= 0:
+            held[i, place], distance[i, place] = model, hops[e]
+            received[i] += 1
 
 
 @kernel
@@ -105,6 +164,37 @@ def perturb(nodes, cycle, kind, scale, honest, key, w):
                 add_share_of_gamma_norm(key, cycle, nodes[e], k, scale[e], honest, w[e], m)
             else:
                 add_gamma_norm(key, cycle, nodes[e], k, scale[e], w[e], m)
+
+
+class Groups(NamedTuple):
+    """Some groups: their curators, and the members of one after the other; group g has edges[g] … edges[g+1]−1."""
+
+    curators: Nodes
+    members: Nodes
+    edges: NDArray[np.int64]
+
+    def each(self, of_group: NDArray[Any]) -> NDArray[Any]:
+        """For each member what its group has."""
+        return np.repeat(of_group, np.diff(self.edges))
+
+    def number(self, of_member: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """How many members of each group are so."""
+        total = np.concatenate([[0], np.cumsum(of_member)])
+        return np.asarray(np.diff(total[self.edges]), np.int64)
+
+    def only(self, groups: NDArray[np.bool_]) -> Groups:
+        """Those of the groups."""
+        members = self.members[self.each(groups)]
+        return Groups(self.curators[groups], members, edges_of(np.diff(self.edges)[groups]))
+
+    def less(self, members: NDArray[np.bool_]) -> Groups:
+        """The same groups with those of their members."""
+        return Groups(self.curators, self.members[members], edges_of(self.number(members)))
+
+
+def edges_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each of several runs of such sizes begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
 
 
 class GroupAggregationConfig(LayerConfig):
@@ -136,9 +226,10 @@ class GroupAggregationConfig(LayerConfig):
         "masked", description="whether masks hide a member's model from the curator, or it sees it as in the source"
     )
     publish: Literal["party", "all", "gossip"] = Field(
-        "party", description="who gets the mean: the group, all that are online, or whom gossip reaches"
+        "party",
+        description="who gets the mean: those of the group who sent a model, all online, or whom gossip reaches",
     )
-    hops: int = Field(10, ge=1, description="gossip: how far a model is passed on")
+    hops: int = Field(10, ge=1, le=10_000, description="gossip: how far a model is passed on")
     fanout: int = Field(1, ge=1, description="gossip: to how many neighbours a node passes a model that is new to it")
     predict: Literal["ensemble", "aggregated"] = Field(
         "ensemble", description="the vote of the local and all received models, or of the received ones alone"
@@ -165,6 +256,17 @@ class GroupAggregationConfig(LayerConfig):
             raise ValueError("peers: groups over views and gossip need an overlay")
         if self.cost > self.epsilon:
             raise ValueError(f"aggregation_epsilon: expected at most {self.epsilon:g}, the budget; got {self.cost:g}")
+        if self.aggregation_epsilon is not None and math.isinf(self.epsilon):
+            raise ValueError("aggregation_epsilon: a part of a finite budget; with epsilon = inf there is no noise")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_secrets(self) -> GroupAggregationConfig:
+        if self.honest is not None and self.sum == "masked" and self.honest + self.needed <= self.group:
+            most = self.group - self.honest
+            raise ValueError(f"quorum: expected more than {most}: so many who are not honest could lift all masks")
+        if self.publish == "gossip" and self.prune == "score":
+            raise ValueError("prune: what a node passes on would tell which models fit its records; take “oldest”")
         return self
 
     @property
@@ -195,6 +297,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         if local.config.noise != "none":
             hint = 'noise = "none" in that layer: the mean is what is published, and gets noise of its own'
             raise UserError(f"“{local.name}” has noisy models already", key=f"{self.name}.local", hint=hint)
+        self._refuse_what_cannot_be(world.nodes)
         records = local.config.records
         self._shape = (records.models, records.features)
         self._noisy = not math.isinf(config.epsilon)
@@ -203,266 +306,338 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             refuse_unfit(records, "l2", self.name, "epsilon")
         self._length = longest(records, "l2") if loose else 1.0
         self._most = world.nodes * config.times // config.needed
-        room = min(config.cap or self._most, self._most)
+        most_held = min(config.times, self._most) if config.publish == "party" else self._most
+        room = min(config.cap or most_held, most_held)
         self._check_memory(world.nodes, room)
-        self.group_of = np.full(world.nodes, NOBODY, np.int32)  # the curator of each node's group
-        self.phase = np.zeros(world.nodes, np.int8)  # of the group of each curator
-        self.begun = np.zeros(world.nodes, np.int32)  # the cycle in which it formed
-        self.arrived = np.zeros(world.nodes, np.bool_)  # whose model the curator has
-        kind = np.uint64 if config.sum == "masked" else np.float64
-        self.upload = np.zeros((world.nodes, int(np.prod(self._shape))), kind)
-        self.published = np.zeros((self._most, *self._shape), np.float32)
-        self.number = 0  # of models published so far
-        self.held = np.full((world.nodes, room), NOBODY, np.int32)  # received models, newest first
-        self.distance = np.full((world.nodes, room), NOBODY, np.int16)  # hops behind a model still to be passed on
-        self.worst = 0.0  # the ε that an aggregation has truly cost
-        self.counts = np.zeros(5, np.int64)  # groups formed, published, given up; rounds; members lost on the way
-        self.ledger = Ledger(
-            UniformSchedule(kind="uniform", visits=config.times), config.times * config.cost, world.nodes
-        )
+        self._allocate(world, room)
         self._seconds = 0.0
         self._keys = self.key("mask.own"), self.key("mask.pair")
 
+    def _refuse_what_cannot_be(self, nodes: int) -> None:
+        config, records = self.config, self.config.local.config.records
+        if config.group > nodes:
+            raise UserError(f"a group of {config.group} cannot form among {nodes} nodes", key=f"{self.name}.group")
+        if config.prune == "score" and records.rows.folded:
+            what = f"“{records.name}” has no labels to count mistakes with"
+            raise UserError(what, key=f"{self.name}.prune", hint='prune = "oldest"')
+
     def _check_memory(self, nodes: int, room: int) -> None:
-        need = nodes * room * 6 + (self._most * 4 + nodes * 8) * int(np.prod(self._shape))
+        need = nodes * (room * 6 + self._bytes_heard) + (self._most * 4 + nodes * 8) * int(np.prod(self._shape))
         if need > available():
-            what = f"up to {room} received models at {nodes} nodes need {readable(need)} of memory"
-            raise UserError(f"{what}; {readable(available())} are available", key=f"{self.name}.cap", hint="set a cap")
+            what = (
+                f"{self._most} published models, up to {room} at each of {nodes} nodes, need {readable(need)} of memory"
+            )
+            hint = "set a cap, or let a node take part less often: raise aggregation_epsilon"
+            raise UserError(f"{what}; {readable(available())} are available", key=f"{self.name}.cap", hint=hint)
+
+    @property
+    def _bytes_heard(self) -> int:
+        """A bit for each model at each node: gossip brings what is there, or was and made room for another."""
+        return -(-self._most // 8) if self.config.publish == "gossip" else 0
+
+    def _allocate(self, world: World, room: int) -> None:
+        nodes, config = world.nodes, self.config
+        self.group_of = np.full(nodes, NOBODY, np.int32)  # the curator of each node's group
+        self.phase = np.zeros(nodes, np.int8)  # of the group of each curator
+        self.begun = np.zeros(nodes, np.int32)  # the cycle in which a node's group formed
+        self.ready = np.zeros(nodes, np.bool_)  # who has not lost since then what it agreed on
+        self.sent = np.zeros(nodes, np.bool_)  # who has sent its model to the curator
+        self.arrived = np.zeros(nodes, np.bool_)  # whose model the curator has
+        kind = np.uint64 if config.sum == "masked" else np.float64
+        self.upload = np.zeros((nodes, int(np.prod(self._shape))), kind)
+        self.sent_records, self.sent_lam = np.zeros(nodes), np.zeros(nodes)  # n and λ of the model that was sent
+        self.old = np.zeros((world.tampering.keeps_old().size, *self._shape))
+        self.old_kept = np.zeros(len(self.old), np.bool_)
+        self.published = np.zeros((self._most, *self._shape), np.float32)
+        self.number = 0  # of models published so far
+        self.held = np.full((nodes, room), NOBODY, np.int32)  # received models
+        self.distance = np.full((nodes, room), NOBODY, np.int16)  # hops behind a model still to be passed on
+        self.received = np.zeros(nodes, np.int32)  # models that were put into `held` so far
+        self.heard = np.zeros((nodes, self._bytes_heard), np.uint8)  # bit by bit: of which models
+        self.worst = 0.0  # the ε that an aggregation as published has truly cost
+        self.counts = np.zeros(4, np.int64)  # groups formed, published; rounds; members lost on the way
+        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=config.times), config.times * config.cost, nodes)
 
     def start(self, world: World, nodes: Nodes) -> None:
-        """A node that is back afresh has lost what it received; what it spent stays spent."""
+        """A node that is back afresh has lost keys and what it received; what it spent stays spent."""
         self.held[nodes] = self.distance[nodes] = NOBODY
+        self.received[nodes] = self.heard[nodes] = 0
+        self.ready[nodes] = False
 
     def step(self, world: World) -> None:
         """Publish what has arrived, send what groups have agreed on, form new groups, pass models on."""
         self._leave(world)
+        self._keep_old(world)
         if self.config.publish == "gossip":
             self._pass_on(world)
         self._publish(world)
         self._send(world)
         self._form(world)
 
+    # Who is in a group
+
+    def _lasts(self, world: World) -> NDArray[np.bool_]:
+        """Whose group is under way: its curator has been there since it formed, and not ended it.
+
+        Nothing changes at a node that is offline, so its entries may be those of a group that is over.
+        """
+        curator = self.group_of
+        there = world.online[curator] & (world.since[curator] <= self.begun) & (self.begun[curator] == self.begun)
+        return np.asarray(there & (curator != NOBODY) & (self.phase[curator] != FREE))
+
     def _leave(self, world: World) -> None:
-        """Groups whose curator is gone end."""
-        members = np.flatnonzero(self.group_of != NOBODY)
-        orphaned = members[~world.online[self.group_of[members]]]
-        curators = np.unique(self.group_of[orphaned])
-        self.phase[curators] = FREE
-        self.counts[2] += curators.size
-        self._free(orphaned)
+        """Online nodes whose group is over are free."""
+        self._free(np.flatnonzero(world.online & (self.group_of != NOBODY) & ~self._lasts(world)))
 
     def _free(self, nodes: NDArray[Any]) -> None:
         self.group_of[nodes] = NOBODY
-        self.arrived[nodes] = False
+        self.sent[nodes] = self.arrived[nodes] = False
+        self.phase[nodes] = FREE
+
+    def _groups(self, world: World, phase: int) -> Groups:
+        """The groups in a phase, with all who belonged to them when they formed and agreed, gone or not."""
+        members = np.flatnonzero(self._lasts(world)).astype(np.int32)
+        members = members[self.phase[self.group_of[members]] == phase]
+        members = members[np.argsort(self.group_of[members], kind="stable")]
+        curators, sizes = np.unique(self.group_of[members], return_counts=True)
+        return Groups(curators, members, edges_of(sizes))
 
     # Forming groups
 
     def able(self, world: World) -> NDArray[np.bool_]:
         """Who can take part: online, with a model of enough records, enough budget, and in no group."""
-        return np.asarray(self._may_ever() & world.online & (self.group_of == NOBODY))
+        left = self.ledger.visits < self.config.times
+        return np.asarray(left & self._fit() & world.online & (self.group_of == NOBODY))
+
+    def _fit(self) -> NDArray[np.bool_]:
+        """Who has a model of enough records."""
+        local = self.config.local
+        return np.asarray((local.lam > 0) & (local.stop - local.first >= self.config.min_records))
 
     def _may_ever(self) -> NDArray[np.bool_]:
-        local = self.config.local
-        enough = local.stop - local.first >= self.config.min_records
-        return np.asarray((local.lam > 0) & enough & (self.ledger.visits < self.config.times))
+        """Who has budget left, and has or will have enough records."""
+        local = self.config.local.config
+        enough = local.records.capacity() >= max(self.config.min_records, local.min_records)
+        return np.asarray(enough & (self.ledger.visits < self.config.times))
 
     def _form(self, world: World) -> None:
+        """Form groups, and keep those in which enough members have heard all that they need to take part."""
         able = self.able(world)
-        before = self.group_of != NOBODY
-        if able.sum() >= self.config.group:
-            (self._draw_groups if self.config.formation == "central" else self._gather)(world, able)
-        members = np.flatnonzero((self.group_of != NOBODY) & ~before).astype(np.int32)
-        if members.size and self.config.sum == "masked":
-            self._agree_on_keys(world, members)
-            members = members[self.group_of[members] != NOBODY]
-        for curator in np.unique(self.group_of[members]):
-            self.phase[curator] = FORMED
-            self.begun[curator] = world.cycle
-            self.counts[0] += 1
+        if able.sum() < self.config.group:
+            return
+        members = (self._drawn if self.config.formation == "central" else self._gathered)(world, able)
+        curators = self.group_of[members]
+        self.counts[0] += np.unique(curators).size
+        self.begun[members] = world.cycle
+        self.ready[members] = True
+        there = np.ones(members.size, np.bool_)
+        if self.config.formation == "central":
+            there = self._told(world, "invitation", curators, members, 16)
+        if self.config.sum == "masked":
+            self._agree_on_keys(world, members, curators, there)
+        self._free(members[~there])
+        curators, sizes = np.unique(curators[there], return_counts=True)
+        self.phase[curators[sizes >= self.config.needed]] = FORMED
+        self._leave(world)
 
-    def _draw_groups(self, world: World, able: NDArray[np.bool_]) -> None:
+    def _drawn(self, world: World, able: NDArray[np.bool_]) -> Nodes:
         """The central agent's way: a random order, cut into groups; each group's first is its curator."""
-        nodes = np.flatnonzero(able).astype(np.int32)
+        nodes, size = np.flatnonzero(able).astype(np.int32), self.config.group
         nodes = nodes[rng.permutation(self.key("group"), world.cycle, nodes.size)]
-        whole = nodes[: nodes.size // self.config.group * self.config.group].reshape(-1, self.config.group)
-        curators = np.repeat(whole[:, 0], self.config.group)
-        members = whole.ravel()
-        self._told(world, "invitation", curators, members, 16)
-        self._keep(members, curators, members == curators)
-        self._dissolve(whole[:, 0])
+        members = nodes[: nodes.size // size * size]
+        self.group_of[members] = np.repeat(members[::size], size)
+        return members
 
-    def _keep(self, members: Nodes, curators: Nodes, sure: NDArray[np.bool_]) -> None:
-        heard = sure | self._heard
-        self.group_of[members[heard]] = curators[heard]
+    def _gathered(self, world: World, able: NDArray[np.bool_]) -> Nodes:
+        """From views: whoever acts first proposes first."""
+        assert self.config.peers is not None
+        links, before = self.config.peers.links(world), self.group_of != NOBODY
+        nothing = np.empty(0, np.int64)
+        start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
+        graph = start.astype(np.int64), neighbour.astype(np.int64), np.flatnonzero(world.online)
+        transport = world.transport
+        sent, lost = join_over_views(
+            world.order, *graph, able, world.online, transport.side(), self.config.group, self.key("group"),
+            world.cycle, transport.loss, self.group_of,
+        )  # fmt: skip
+        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=16)
+        return np.flatnonzero((self.group_of != NOBODY) & ~before).astype(np.int32)
 
     def _told(self, world: World, kind: str, src: Nodes, dst: Nodes, size: int) -> NDArray[np.bool_]:
         """Which messages between members and their curators arrive; a node needs none to itself."""
         apart = src != dst
-        self._heard = np.ones(src.size, np.bool_)
-        k = np.arange(int(apart.sum()), dtype=np.int64)
-        self._heard[apart], _ = world.transport.send(self, kind, src[apart], dst[apart], size, k)
-        return self._heard
+        heard = np.ones(src.size, np.bool_)
+        k = np.arange(max(1, int(apart.sum())), dtype=np.int64)
+        heard[apart], _ = world.transport.send(self, kind, src[apart], dst[apart], size, k)
+        return heard
 
-    def _gather(self, world: World, able: NDArray[np.bool_]) -> None:
-        """From views: whoever acts first proposes first."""
-        assert self.config.peers is not None
-        links = self.config.peers.links(world)
-        nothing = np.empty(0, np.int32)
-        start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
-        pool = np.flatnonzero(world.online).astype(np.int32)
-        transport, size = world.transport, self.config.group
-        sent, lost = join_over_views(
-            world.order, start, neighbour, pool, able, world.online, transport.side(), size, size, self.key("group"),
-            world.cycle, transport.loss, self.group_of,
-        )  # fmt: skip
-        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=16)
-
-    def _agree_on_keys(self, world: World, members: Nodes) -> None:
+    def _agree_on_keys(self, world: World, members: Nodes, curators: Nodes, there: NDArray[np.bool_]) -> None:
         """Keys and shares of secrets go to the curator and back; who misses one of the four messages is out."""
-        curators = self.group_of[members]
         each = self.config.group - 1
         sizes = (secure_sum.KEY_BYTES, each * secure_sum.KEY_BYTES, each * secure_sum.SHARE_BYTES)
-        there = np.ones(members.size, np.bool_)
         for kind, size in zip(("key", "keys", "share", "shares"), (*sizes, sizes[2]), strict=True):
-            up = kind in ("key", "share")
-            src, dst = (members, curators) if up else (curators, members)
+            src, dst = (members, curators) if kind in ("key", "share") else (curators, members)
             there[there] = self._told(world, kind, src[there], dst[there], size)
-        self.counts[3] += 2
-        self.group_of[members[~there]] = NOBODY
-        self._dissolve(np.unique(curators))
-
-    def _dissolve(self, curators: NDArray[Any]) -> None:
-        """Groups that have fallen below the quorum, or lost their curator, end before anything is sent."""
-        for curator in curators:
-            members = np.flatnonzero(self.group_of == curator)
-            if members.size < self.config.needed or curator not in members:
-                self._free(members)
-                self.counts[2] += members.size > 0
+        self.counts[2] += 2 * np.unique(curators).size
 
     # Sending models
 
     def _send(self, world: World) -> None:
         """Members of groups that have formed spend, and send what the curator may see of their model."""
-        for curator in np.flatnonzero(self.phase == FORMED):
-            self.phase[curator] = SENT
-            members = np.flatnonzero(self.group_of == curator).astype(np.int32)
-            there = world.online[members] & (self.config.local.lam[members] > 0)
-            senders = members[there]
-            self.ledger.visits[senders] += 1
-            self.upload[senders] = self._words(
-                members, there, self._models_of(world, senders), int(self.begun[curator])
-            )
-            size = self.upload.shape[1] * 8
-            self.arrived[senders] = self._told(world, "model", senders, np.full_like(senders, curator), size)
-            self.counts[3] += 1
-            self.counts[4] += int((~self.arrived[members]).sum())
+        groups, local = self._groups(world, FORMED), self.config.local
+        members = groups.members
+        there = world.online[members] & self.ready[members] & self._fit()[members]
+        senders = members[there]
+        self.ledger.visits[senders] += 1
+        self.sent[senders] = True
+        self.sent_records[senders], self.sent_lam[senders] = (local.stop - local.first)[senders], local.lam[senders]
+        self.upload[senders] = self._words(groups, there, self._models_of(world, groups, there))
+        curators = groups.each(groups.curators)[there]
+        self.arrived[senders] = self._told(world, "model", senders, curators, self.upload.shape[1] * 8)
+        self.phase[groups.curators] = SENT
+        self.counts[2] += groups.curators.size
+        self.counts[3] += members.size - int(self.arrived[senders].sum())
 
-    def _words(self, members: Nodes, there: NDArray[np.bool_], w: NDArray[np.float64], begun: int) -> NDArray[Any]:
+    def _words(self, groups: Groups, there: NDArray[np.bool_], w: NDArray[np.float64]) -> NDArray[Any]:
         """What those of the members who are there send: their models, or integers with the masks of all members."""
         flat = w.reshape(len(w), self.upload.shape[1])
         if self.config.sum == "plain":
             return flat
         started = time.perf_counter()
-        words = np.zeros((members.size, flat.shape[1]), np.uint64)
+        words = np.zeros((groups.members.size, flat.shape[1]), np.uint64)
         words[there] = secure_sum.to_words(flat, self.config.group, self.name)
-        sent = secure_sum.masked(members, words, self._keys, begun)[there]
+        sent = secure_sum.masked(groups.members, groups.edges, words, self._keys, self.begun[groups.curators])
         self._seconds += time.perf_counter() - started
-        return sent
+        return sent[there]
 
-    def _models_of(self, world: World, members: Nodes) -> NDArray[np.float64]:
-        """What members put into the sum: their models, forged or not, with the noise that is theirs to add."""
-        w = np.empty((members.size, *self._shape))
-        flat = self.config.local.w.reshape(-1, self._shape[1])
-        as_members_send(members, world.tampering.forgery(world.cycle), world.cycle, flat, w)
-        if self.config.trust in ("none", "honest") and self._noisy:
-            moves = self._moves(members)
-            if self.config.trust == "honest":
-                moves = np.full(members.size, moves.max())
-            kind = GAMMA if self.config.trust == "none" else SHARE
-            scale = moves * self._shape[0] * (1 + ROUNDING) / self.config.cost
-            perturb(members, world.cycle, kind, scale, self.config.honest or 1, self.key("noise"), w)
-            self.worst = self.config.cost
+    def _keep_old(self, world: World) -> None:
+        """Those who send an old model keep the first one they have when they begin to be bad."""
+        nodes = world.tampering.keeps_old()
+        begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle) & (self.config.local.lam[nodes] > 0)
+        self.old[begins] = self.config.local.w[nodes[begins]]
+        self.old_kept |= begins
+
+    def _models_of(self, world: World, groups: Groups, there: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """What those who are there put into the sum: models, forged or not, with the noise that is theirs to add."""
+        senders, config = groups.members[there], self.config
+        w = np.empty((senders.size, *self._shape))
+        flat, old = (a.reshape(-1, self._shape[1]) for a in (config.local.w, self.old))
+        as_members_send(senders, world.tampering.forgery(world.cycle), world.cycle, flat, old, w)
+        if config.trust in ("none", "honest") and self._noisy:
+            moves = self._moves(senders)
+            if config.trust == "honest":
+                moves = groups.less(there).each(self._largest(groups.less(there), moves))
+            kind = GAMMA if config.trust == "none" else SHARE
+            perturb(senders, world.cycle, kind, self._scale(moves), config.honest or 1, self.key("noise"), w)
         return w
 
-    def _moves(self, members: Nodes) -> NDArray[np.float64]:
-        """How far one record (or all of a node) can move each model: 2/(nλ) (or 2/λ), and what τ leaves open."""
-        local = self.config.local
-        n = (local.stop - local.first)[members].astype(float)
+    def _moves(self, nodes: Nodes) -> NDArray[np.float64]:
+        """How far one record (or all of a node) can move each model that nodes have sent.
+
+        2/(nλ), or 2/λ for all records; twice τ/λ for what the solver leaves open, and what fixed-point numbers do.
+        """
+        n, lam = self.sent_records[nodes], self.sent_lam[nodes]
         changed = 1 / n if self.config.unit == "record" else np.ones(n.size)
-        return np.asarray(2 * (self._length * changed + local.config.tolerance) / local.lam[members])
+        rounded = math.sqrt(self._shape[1]) * 2.0**-secure_sum.FRACTION
+        return np.asarray(2 * (self._length * changed + self.config.local.config.tolerance) / lam + rounded)
+
+    def _scale(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of Gamma-norm noise that covers such moves of each of a node's models at ε_A."""
+        return np.asarray(moves * self._shape[0] * (1 + ROUNDING) / self.config.cost)
+
+    @staticmethod
+    def _largest(groups: Groups, of_member: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The largest number of each group; 0 where it has no member."""
+        found = np.zeros(groups.curators.size)
+        np.maximum.at(found, groups.each(np.arange(groups.curators.size)), of_member)
+        return found
 
     # Publishing
 
     def _publish(self, world: World) -> None:
-        for curator in np.flatnonzero(self.phase == SENT):
-            members = np.flatnonzero(self.group_of == curator).astype(np.int32)
-            mean = self._mean(world, members, int(curator))
-            if mean is None:
-                self.counts[2] += 1
-            else:
-                self._spread(world, members, np.int32(curator), mean)
-            self.phase[curator] = FREE
-            self._free(members)
+        """Groups of which enough has arrived publish; all that have sent are over."""
+        groups = self._groups(world, SENT)
+        enough = groups.number(self.arrived[groups.members]) >= self.config.needed
+        if self.config.sum == "masked":
+            enough[enough] = self._answers(world, groups.only(enough)) >= self.config.needed
+        publishing = groups.only(enough)
+        self._spread(world, publishing, self._means(world, publishing))
+        self._free(groups.members[world.online[groups.members]])
 
-    def _mean(self, world: World, members: Nodes, curator: int) -> NDArray[np.float64] | None:
-        """The mean of the models that have arrived, with the curator's noise if that is trusted; None if too few."""
-        arrived = self.arrived[members]
-        if arrived.sum() < self.config.needed:
-            return None
-        if self.config.sum == "plain":
-            summed: NDArray[Any] = self.upload[members[arrived]].sum(axis=0)
-        else:
-            if self._answers(world, members[arrived], curator) < self.config.needed:
-                return None
-            begun = time.perf_counter()
-            sent: Any = self.upload[members]
-            words = secure_sum.total(members, arrived, sent, self._keys, int(self.begun[curator]))
-            summed = secure_sum.to_numbers(words)
-            self._seconds += time.perf_counter() - begun
-        mean = (summed / arrived.sum()).reshape(1, *self._shape)
+    def _means(self, world: World, groups: Groups) -> NDArray[np.float64]:
+        """The mean of the models that have arrived in each group, with the curator's noise if that is trusted."""
+        arrived = self.arrived[groups.members]
+        sums = self._sums(groups, arrived)
+        mean = (sums / groups.number(arrived)[:, None]).reshape(-1, *self._shape)
         if self.config.trust in ("curator", "as-published") and self._noisy:
-            self._add_noise(world, members[arrived], np.array([curator], np.int32), mean)
-        return np.asarray(mean[0])
+            self._add_noise(world, groups.less(arrived), mean)
+        return mean
 
-    def _answers(self, world: World, members: Nodes, curator: int) -> int:
-        """How many members reveal to the curator what takes the masks off."""
-        online = members[world.online[members]]
-        curators = np.full_like(online, curator)
-        asked = self._told(world, "unmask", curators, online, self.config.group * 4).copy()
-        answer = self._told(
-            world, "secrets", online[asked], curators[asked], self.config.group * secure_sum.SECRET_BYTES
-        )
-        self.counts[3] += 1
-        return int(answer.sum())
+    def _sums(self, groups: Groups, arrived: NDArray[np.bool_]) -> NDArray[np.float64]:
+        if self.config.sum == "plain":
+            sums = np.zeros((groups.curators.size, self.upload.shape[1]))
+            plain_sums(groups.members, groups.edges, arrived, self.upload, sums)
+            return sums
+        started = time.perf_counter()
+        sent: Any = self.upload[groups.members]
+        cycles = self.begun[groups.curators]
+        words = secure_sum.totals(groups.members, groups.edges, arrived, sent, self._keys, cycles)
+        self._seconds += time.perf_counter() - started
+        return secure_sum.to_numbers(words)
 
-    def _add_noise(self, world: World, members: Nodes, curator: Nodes, mean: NDArray[np.float64]) -> None:
-        """The curator's noise: for the quorum, or as published for the smallest member alone and on each coordinate."""
-        config, models = self.config, self._shape[0]
-        moves = float(self._moves(members).max())
-        if config.trust == "curator":
-            scale, kind = moves / config.needed * models * (1 + ROUNDING) / config.cost, GAMMA
-            self.worst = config.cost
+    def _answers(self, world: World, groups: Groups) -> NDArray[np.int64]:
+        """How many members of each group reveal to the curator what takes the masks off."""
+        size, arrived = self.config.group, self.arrived[groups.members]
+        members, curators = groups.members[arrived], groups.each(groups.curators)[arrived]
+        asked = self._told(world, "unmask", curators, members, size * 4) & self.ready[members]
+        bytes_each = size * secure_sum.SECRET_BYTES
+        asked[asked] = self._told(world, "secrets", members[asked], curators[asked], bytes_each)
+        self.counts[2] += groups.curators.size
+        return groups.less(arrived).number(asked)
+
+    def _add_noise(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
+        """The curators' noise: for the quorum, or as published for the smallest member alone and on each coordinate."""
+        moves = self._largest(groups, self._moves(groups.members))
+        if self.config.trust == "curator":
+            scale, kind = self._scale(moves / self.config.needed), GAMMA
         else:
-            local = config.local
-            n = (local.stop - local.first)[members].astype(float)
-            lam = local.lam[members]
-            given = local.config.as_sum(lam, n) if local.config.lambda_form == "sum" else lam
-            scale, kind = 2 * models / (n.min() * config.cost * float(given.min())), LAPLACE
-            moved = math.sqrt(self._shape[1]) * moves * (1 + ROUNDING) / members.size
-            self.worst = max(self.worst, models * moved / scale)
-        perturb(curator, world.cycle, kind, np.array([scale]), 1, self.key("noise"), mean)
+            scale, kind = self._scale_as_published(groups), LAPLACE
+            moved = math.sqrt(self._shape[1]) * moves * (1 + ROUNDING) / np.diff(groups.edges)
+            self.worst = max(self.worst, float((self._shape[0] * moved / scale).max(initial=0.0)))
+        perturb(groups.curators, world.cycle, kind, scale, 1, self.key("noise"), mean)
 
-    def _spread(self, world: World, members: Nodes, curator: np.int32, mean: NDArray[np.float64]) -> None:
-        """Publish a model to the group, to all, or to the curator's neighbours and theirs."""
-        model, config = self.number, self.config
-        self.published[model] = mean
-        self.number += 1
-        self.counts[1] += 1
-        everyone = world.order if config.publish == "all" else members[world.online[members]]
-        receivers = np.array([curator], np.int32) if config.publish == "gossip" else everyone
-        src = np.full_like(receivers, curator)
-        heard = self._told(world, "published", src, receivers, int(np.prod(self._shape)) * 8)
-        self._receive(receivers[heard], np.full(int(heard.sum()), model), np.zeros(int(heard.sum()), np.int16))
+    def _scale_as_published(self, groups: Groups) -> NDArray[np.float64]:
+        """2/(n_min ε_A λ) with the λ of the scenario's form, for each group."""
+        local, n, lam = self.config.local.config, self.sent_records[groups.members], self.sent_lam[groups.members]
+        given = local.as_sum(lam, n) if local.lambda_form == "sum" else lam
+        few, weak = self._largest(groups, 1 / n), self._largest(groups, 1 / given)
+        return np.asarray(2 * self._shape[0] * few * weak / self.config.cost)
+
+    def _spread(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
+        """Publish each group's model to those who have sent theirs, to all, or to the curator's neighbours and on."""
+        models = self.number + np.arange(groups.curators.size)
+        self.published[models] = mean
+        self.number += models.size
+        self.counts[1] += models.size
+        if self.config.publish == "all":
+            for curator, model in zip(groups.curators, models, strict=True):
+                everyone = world.order
+                self._tell(world, np.full_like(everyone, curator), everyone, np.full(everyone.size, model))
+        elif self.config.publish == "gossip":
+            self._tell(world, groups.curators, groups.curators, models)
+        else:
+            party = groups.less(self.sent[groups.members])
+            self._tell(world, party.each(party.curators), party.members, party.each(models))
+
+    def _tell(self, world: World, src: Nodes, dst: Nodes, models: NDArray[Any]) -> None:
+        heard = self._told(world, "published", src, dst, self._model_bytes)
+        hops = 0 if self.config.publish == "gossip" else NOBODY
+        self._receive(dst[heard], models[heard], np.full(int(heard.sum()), hops, np.int16))
+
+    @property
+    def _model_bytes(self) -> int:
+        """Of a published model: single precision."""
+        return int(np.prod(self._shape)) * 4
 
     def _pass_on(self, world: World) -> None:
         """Every node passes each model that is new to it to some neighbours, once, as far as hops allow."""
@@ -471,31 +646,18 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         model, distance = self.held[node, place], self.distance[node, place]
         self.distance[node, place] = NOBODY
         on = distance < self.config.hops
-        holders, model, distance = node[on].astype(np.int32), model[on], distance[on]
-        size = int(np.prod(self._shape)) * 8
+        holders, model, distance = node[on].astype(np.int32), model[on].astype(np.int64), distance[on]
         for k in range(self.config.fanout):
             peer = self.config.peers.choose(world, holders, self.key("gossip"), k)
-            number = np.arange(holders.size, dtype=np.int64) * self.config.fanout + k
-            arrives, _ = world.transport.send(self, "gossip", holders, peer, size, number)
+            number = np.arange(max(1, holders.size), dtype=np.int64) * self.config.fanout + k
+            arrives, _ = world.transport.send(self, "gossip", holders, peer, self._model_bytes, number)
             self._receive(peer[arrives], model[arrives], (distance[arrives] + 1).astype(np.int16))
 
-    def _receive(self, nodes: Nodes, models: NDArray[Any], distance: NDArray[np.int16]) -> None:
+    def _receive(self, nodes: Nodes, models: NDArray[Any], hops: NDArray[np.int16]) -> None:
         """Give each node a model it has not; one more than the cap costs it another."""
-        for node, model, hops in zip(nodes, models, distance, strict=True):
-            if model in self.held[node]:
-                continue
-            full = self.held[node, -1] != NOBODY
-            leaves = self._worst_of(int(node)) if full and self.config.prune == "score" else self.held.shape[1] - 1
-            self.held[node, 1 : leaves + 1] = self.held[node, :leaves].copy()
-            self.distance[node, 1 : leaves + 1] = self.distance[node, :leaves].copy()
-            self.held[node, 0], self.distance[node, 0] = model, hops
-
-    def _worst_of(self, node: int) -> int:
-        """The place of the received model that is wrong most often on the node's own records."""
-        rows = self.config.local.config.records.rows
-        own = slice(rows.first[node], rows.stop[node])
-        predicted = classify(score(self.published[self.held[node]], rows.x[own]))
-        return int((predicted != rows.label[own, None]).sum(axis=0).argmax())
+        rows, by_score = self.config.local.config.records.rows, self.config.prune == "score"
+        state = self.heard, self.held, self.distance, self.received
+        receive(nodes, models, hops, by_score, self.published, rows, *state)
 
     # What nodes predict
 
@@ -520,15 +682,18 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return {"local": local, "aggregated": received}
 
     def _votes(self, nodes: Nodes, x: NDArray[np.float32], local_weight: float) -> NDArray[Any]:
-        used = np.unique(self.held[nodes])
-        used = used[used != NOBODY]
-        own = self.config.local.w[nodes].astype(np.float32)
-        weight = np.zeros((nodes.size, nodes.size + used.size))
-        weight[np.arange(nodes.size), np.arange(nodes.size)] = local_weight * (self.config.local.lam[nodes] > 0)
-        row, place = np.nonzero(self.held[nodes] != NOBODY)
-        weight[row, nodes.size + np.searchsorted(used, self.held[nodes][row, place])] = 1
-        models = np.concatenate([own, self.published[used]])
-        return ensemble.vote(models, weight, x, self.config.tie, self.key("tie"))
+        """The vote of the local model, with its weight where a node has one, and of what each has received."""
+        from scipy.sparse import coo_array
+
+        local, held = self.config.local, self.held[nodes]
+        row, place = np.nonzero(held != NOBODY)
+        used, column = np.unique(held[row, place], return_inverse=True)
+        own = np.flatnonzero((local.lam[nodes] > 0) & (local_weight > 0))
+        votes = np.concatenate([np.full(own.size, local_weight), np.ones(row.size)])
+        places = np.concatenate([own, row]), np.concatenate([np.arange(own.size), own.size + column])
+        weight = coo_array((votes, places), shape=(nodes.size, own.size + used.size)).tocsr()
+        models = np.concatenate([local.w[nodes[own]].astype(np.float32), self.published[used]])
+        return ensemble.vote(models, weight, nodes, x, self.config.tie, self.key("tie"))
 
     def ages(self, nodes: Nodes) -> NDArray[np.int32]:
         """How many models each node has received and kept."""
@@ -538,14 +703,14 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     @property
     def touches_private_data(self) -> bool:
-        """Through the local models, which nobody else publishes."""
-        return True
+        """Through the local models, unless these fit what was published already."""
+        return not isinstance(self.config.local.config.records, Published)
 
     def guarantee(self) -> Guarantee:
         """ε over all aggregations that a node can take part in."""
         config, local = self.config, self.config.local.config
         if not self._noisy:
-            return Guarantee(None, config.unit)
+            return Guarantee(None, config.unit) if self.touches_private_data else config.local.guarantee()
         asked = config.times * config.cost
         for holds, why in (
             (local.penalty == "lasso", "Lasso’s minimum has no bounded sensitivity"),
@@ -564,9 +729,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         """What the guarantee rests on."""
         config = self.config
         sees = "curator trusted" + ("" if config.sum == "masked" else ", who sees every model")
+        shares = f"if {config.honest} of the members in each mean add their share of the noise"
         return {
             "none": "",
-            "honest": f"if {config.honest} members of a group add their share of the noise",
+            "honest": shares if config.sum == "masked" else f"{shares}; {sees}",
             "curator": sees,
             "as-published": f"as published, where ε = {asked:g} was asked for; {sees}",
         }[config.trust]
@@ -577,9 +743,11 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     def observe(self, world: World) -> dict[str, float]:
         """Groups, rounds, what was spent, and whether anything more can happen."""
-        formed, published, given_up, rounds, lost = self.counts.tolist()
-        under_way = bool((self.phase != FREE).any())
-        over = self._may_ever().sum() < self.config.group and not under_way
-        found = {"groups.formed": formed, "groups.published": published, "groups.given_up": given_up}
-        found |= {"rounds": rounds, "members.missed": lost, "models.held": (self.held != NOBODY).sum(axis=1).mean()}
-        return {key: float(value) for key, value in found.items()} | {"finished": float(over)} | self.ledger.metrics()
+        formed, published, rounds, missed = self.counts.tolist()
+        under_way = np.unique(self.group_of[self._lasts(world)]).size
+        passing = bool((self.distance[world.online] >= 0).any())
+        over = self._may_ever().sum() < self.config.group and not under_way and not passing
+        found = {"groups.formed": formed, "groups.published": published}
+        found |= {"groups.given_up": formed - published - under_way, "rounds": rounds, "members.missed": missed}
+        found |= {"models.held": (self.held != NOBODY).sum(axis=1).mean(), "finished": over}
+        return {key: float(value) for key, value in found.items()} | self.ledger.metrics()

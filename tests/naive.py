@@ -457,6 +457,33 @@ def gamma_norm_noise(key, cycle, node, k, d, scale):
     return scale * length * direction / np.linalg.norm(direction)
 
 
+def gamma(key, cycle, node, k, shape):
+    """A Gamma number of scale 1 (Marsaglia & Tsang, "A simple method for generating gamma variables", 2000).
+
+    Three draws an attempt from k + 1 on; below shape 1, one of shape + 1 times a power of the uniform draw k.
+    """
+    if shape < 1:
+        return gamma(key, cycle, node, k, shape + 1) * uniform(draw(key, cycle, node, k)) ** (1 / shape)
+    d = shape - 1 / 3
+    c = 1 / math.sqrt(9 * d)
+    for attempt in itertools.count():
+        first, second, third = (draw(key, cycle, node, k + 1 + 3 * attempt + e) for e in range(3))
+        x = normal(first, second)
+        v = (1 + c * x) ** 3
+        if v > 0 and math.log(uniform(third)) < x**2 / 2 + d - d * v + d * math.log(v):
+            return d * v
+
+
+def share_of_gamma_norm(key, cycle, node, k, d, scale, shares):
+    """One of several vectors whose sum has a density ∝ exp(−length/scale): a normal one of a Gamma variance.
+
+    (1 + s²t²)^(−(d+1)/2) is the characteristic function of that density, and each share has its root of that order.
+    """
+    mixed = gamma(key, cycle, node, k, (d + 1) / (2 * shares))
+    pairs = [(draw(key, cycle, node, k + 64 + 2 * f), draw(key, cycle, node, k + 65 + 2 * f)) for f in range(d)]
+    return scale * math.sqrt(2 * mixed) * np.array([normal(*pair) for pair in pairs])
+
+
 NOISE = {"l1": laplace_noise, "l2": gamma_norm_noise}
 
 
@@ -868,3 +895,101 @@ def sender_probabilities(sends, lags, relays, stagger, arrived, begin=None):
         weight[peer] = ways / len(cycles)
     total = sum(weight.values())
     return {peer: w / total for peer, w in weight.items()}
+
+
+# ------------------------------------------------------------------------------------------------ groups and their sums
+
+
+def groups_over_views(order, views, able, online, side, size, key, cycle, loss):
+    """Nodes propose themselves as curators: {curator: members}, messages sent, messages lost."""
+    groups, taken, sent, lost = {}, set(), 0, 0
+    for i in (i for i in order if able[i]):
+        if i in taken:
+            continue
+        left, joined = list(views[i]), [i]
+        for place in range(len(left)):
+            if len(joined) == size:
+                break
+            other = place + below(draw(key, cycle, i, 3 * place), len(left) - place)
+            left[place], left[other] = left[other], left[place]
+            j = left[place]
+            if j == i:
+                continue
+            proposal_lost = uniform(draw(key, cycle, i, 3 * place + 1)) < loss
+            answer_lost = uniform(draw(key, cycle, i, 3 * place + 2)) < loss
+            reached = online[j] and side[i] == side[j] and not proposal_lost
+            sent += 1 + reached
+            lost += not (reached and not answer_lost)
+            if reached and not answer_lost and able[j] and j not in taken:
+                joined.append(j)
+        if len(joined) == size:
+            groups[i] = joined
+            taken |= set(joined)
+    return groups, sent, lost
+
+
+def mask_of(key, cycle, i, k, d):
+    """Words k … k+d−1 of node i's stream."""
+    return [draw(key, cycle, i, k + f) for f in range(d)]
+
+
+def masked_terms(terms, own_key, pair_key, cycle):
+    """What each member sends, {node: integers}: Bonawitz et al. 2017, section 4; the lower of two nodes adds."""
+    sent = {}
+    for u, term in terms.items():
+        total = [t + m for t, m in zip(term, mask_of(own_key, cycle, u, 0, len(term)), strict=True)]
+        for v in terms:
+            if v != u:
+                sign = 1 if u < v else -1
+                pair = mask_of(pair_key, cycle, min(u, v), max(u, v) << 32, len(term))
+                total = [t + sign * m for t, m in zip(total, pair, strict=True)]
+        sent[u] = [t % 2**64 for t in total]
+    return sent
+
+
+def unmasked_sum(sent, members, own_key, pair_key, cycle):
+    """The sum of the terms behind what was sent, as signed integers; members are all who made masks."""
+    total = [sum(words) for words in zip(*sent.values(), strict=True)]
+    for u in sent:
+        total = [t - m for t, m in zip(total, mask_of(own_key, cycle, u, 0, len(total)), strict=True)]
+        for v in set(members) - set(sent):
+            sign = 1 if u < v else -1
+            pair = mask_of(pair_key, cycle, min(u, v), max(u, v) << 32, len(total))
+            total = [t - sign * m for t, m in zip(total, pair, strict=True)]
+    return [(t + 2**63) % 2**64 - 2**63 for t in total]
+
+
+def majority(classes, weights, scores, tie):
+    """The class with the most votes; of equal ones the first, the last, or that of the highest sum of s/(1+|s|).
+
+    None where these sums are equal, too.
+    """
+    votes = [sum(w for c, w in zip(classes, weights, strict=True) if c == k) for k in range(len(scores[0]))]
+    best = [k for k, v in enumerate(votes) if v == max(votes)]
+    if tie != "score" or len(best) == 1:
+        return best[-1] if tie == "last" else best[0]
+    lean = [sum(w * s[k] / (1 + abs(s[k])) for w, s in zip(weights, scores, strict=True)) for k in range(len(votes))]
+    highest = [k for k in best if lean[k] > max(lean[j] for j in best) - 1e-9]
+    return highest[0] if len(highest) == 1 else None
+
+
+def published_mean(models, n, lam, trust, epsilon, quorum, widest, noise):
+    """The mean of a group's models [models, features] that have arrived, with the noise of each trust.
+
+    One record moves a model by 2/(nλ); `widest` is the most among all who sent. `noise(who, kind, scale)` is noise for
+    a model; who is a place in the list, or None for the curator.
+    """
+    count, moves = len(models[0]), [2 / (a * b) for a, b in zip(n, lam, strict=True)]
+    total = np.zeros(models[0].shape)
+    for place, model in enumerate(models):
+        total = total + model
+        if trust == "none":
+            total = total + noise(place, "gamma", count * moves[place] / epsilon)
+        if trust == "honest":
+            total = total + noise(place, "share", count * widest / epsilon)
+    mean = total / len(models)
+    if trust == "curator":
+        mean = mean + noise(None, "gamma", count * max(moves) / quorum / epsilon)
+    if trust == "as-published":
+        mean = mean + noise(None, "laplace", count * 2 / (min(n) * epsilon * min(lam)))
+    return mean

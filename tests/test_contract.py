@@ -39,6 +39,9 @@ CIRCUITS = {
     "cuts": "exact", "relays": 2, "window": 20, "stagger": 2, "staggering": "delay", "deadline": 3, "colluding": 0.3,
     "repeats": 0.2, "outsiders": 0.2, "forgeries": 0.2,
 }  # fmt: skip
+LOCAL = {"name": "local", "use": "regularised_erm", "lambda": 0.1}
+GROUPS = {"use": "group_aggregation", "local": "local", "group": 4, "epsilon": 5.0}
+OVER_VIEWS = {"peers": "peers", "formation": "overlay"}
 
 ENTRIES = {
     "uniform": Entry({"use": "uniform"}),
@@ -56,6 +59,15 @@ ENTRIES = {
     "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),
     "anonml": Entry(ANONML | {"window": 20, "deadline": 1}, (PEERS,), data=True),
     "anonml through circuits": Entry(ANONML | CIRCUITS, (VIEWS,), data=True),
+    "group_aggregation": Entry(GROUPS, (LOCAL,), data=True),
+    "group_aggregation, sums in the clear": Entry(GROUPS | {"sum": "plain", "quorum": 2}, (LOCAL,), data=True),
+    "group_aggregation over newscast": Entry(GROUPS | OVER_VIEWS, (VIEWS, LOCAL), data=True),
+    "group_aggregation, sums in the clear over newscast": Entry(
+        GROUPS | OVER_VIEWS | {"sum": "plain"}, (VIEWS, LOCAL), data=True
+    ),
+    "group_aggregation by gossip": Entry(
+        GROUPS | OVER_VIEWS | {"publish": "gossip", "quorum": 2, "cap": 2}, (VIEWS, LOCAL), data=True
+    ),
     "a user's own": Entry({key: AVERAGING[key] for key in ("use", "peers")}, (PEERS,)),
 }
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l1"]}  # private layers need records of length 1

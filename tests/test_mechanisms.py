@@ -17,6 +17,8 @@ from golfsim.mechanisms import (
     RandomResponse,
     add_gamma_norm,
     add_laplace,
+    add_share_of_gamma_norm,
+    gamma,
     laplace,
     normal,
     respond,
@@ -91,6 +93,50 @@ def test_length_and_direction_of_gamma_norm_noise_are_independent():
 
 def test_in_one_dimension_gamma_norm_noise_is_laplace_noise():
     assert stats.kstest(gamma_norm_vectors(4000, 1, 1.5)[:, 0], stats.laplace(scale=1.5).cdf).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("shape", [0.05, 0.4, 0.99, 1.0, 1.5, 30.0])
+def test_gamma_numbers_have_their_shape(shape):
+    numbers = [gamma(KEY, 0, node, 0, shape) for node in range(4000)]
+    assert stats.kstest(numbers, stats.gamma(shape).cdf).pvalue > ALPHA
+    assert stats.kstest(numbers, stats.gamma(1.2 * shape).cdf).pvalue < ALPHA
+
+
+def shared_out(n, d, scale, shares, given=None):
+    """Sums of so many shares (or of `given` of them)."""
+    out = np.zeros((n, d), np.float64)
+    for row in range(n):
+        for share in range(given or shares):
+            add_share_of_gamma_norm(KEY, 1, row * shares + share, 0, scale, shares, out, row)
+    return out
+
+
+@pytest.mark.parametrize(("d", "shares"), [(1, 2), (2, 1), (2, 5), (3, 10), (8, 3)])
+def test_shares_add_up_to_gamma_norm_noise_in_length_and_direction(d, shares):
+    noise = shared_out(2000, d, 0.5, shares)
+    length = np.linalg.norm(noise, axis=1)
+    assert stats.kstest(length, stats.gamma(d, scale=0.5).cdf).pvalue > ALPHA
+    for projection in (noise / length[:, None]).T if d > 1 else ():
+        assert stats.kstest(projection**2, stats.beta(0.5, (d - 1) / 2).cdf).pvalue > ALPHA
+    for coordinate in noise.T:
+        assert stats.binomtest(int((coordinate > 0).sum()), len(coordinate)).pvalue > ALPHA
+    if d > 1:
+        assert stats.spearmanr(length, abs(noise[:, 0]) / length).pvalue > ALPHA
+
+
+def test_one_share_too_few_would_be_noticed():
+    length = np.linalg.norm(shared_out(2000, 3, 0.5, 4, given=3), axis=1)
+    assert stats.kstest(length, stats.gamma(3, scale=0.5).cdf).pvalue < ALPHA
+
+
+@pytest.mark.parametrize("shares", [1, 2, 7, 40])
+def test_gamma_numbers_and_shares_are_those_of_the_reference_for_the_same_draws(shares):
+    for node in range(20):
+        assert gamma(KEY, 2, node, 5, 7 / shares) == pytest.approx(naive.gamma(KEY, 2, node, 5, 7 / shares), rel=1e-9)
+        out = np.zeros((3, 6))
+        add_share_of_gamma_norm(KEY, 2, node, 5, 0.3, shares, out, 1)
+        assert out[1] == pytest.approx(naive.share_of_gamma_norm(KEY, 2, node, 5, 6, 0.3, shares), rel=1e-9)
+        assert not out[[0, 2]].any()
 
 
 @pytest.mark.parametrize("cycle", [0, 3])

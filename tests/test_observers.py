@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
+from golfsim.errors import UserError
 from golfsim.learner import Learner, classify
-from golfsim.observers import CHUNK, Observer, TestSet, auc, due_cycles, f1, predict, summary
+from golfsim.observers import CHUNK, Observer, TestSet, auc, confusion, due_cycles, f1, predict, roc, summary
 from golfsim.protocol import LayerConfig
 from golfsim.settings import ObserveConfig
 
@@ -71,6 +72,35 @@ def test_f1_without_positives_is_zero():
     assert f1(np.zeros((3, 2), np.int32), np.zeros(3, np.int32), 2).tolist() == [0, 0]
 
 
+@given(CASES)
+def test_the_confusion_matrix_is_that_of_scikit_learn(case):
+    scores, y, classes = some_scores(case)
+    for predicted in classify(scores).T:
+        found = confusion(predicted, y, classes)
+        ref = metrics.confusion_matrix(y, predicted, labels=range(classes))
+        assert len(found) == classes**2
+        for (actual, guess), count in np.ndenumerate(ref):
+            assert found[f"confusion.actual_{actual}.predicted_{guess}"] == count
+
+
+@given(CASES)
+def test_the_roc_curve_is_that_of_scikit_learn(case):
+    scores, y, _ = some_scores(case)
+    y = y % 2
+    found = roc(scores[:, 0, 0], y)
+    if y.min() == y.max():
+        assert found == {}
+        return
+    false, true, _ = metrics.roc_curve(y, scores[:, 0, 0], drop_intermediate=False)
+    assert len(found) == 21
+    for percent in range(0, 101, 5):
+        last = int(np.flatnonzero(false <= percent / 100 + 1e-12).max())
+        value = true[last]
+        if last + 1 < len(false):
+            value += (true[last + 1] - value) * (percent / 100 - false[last]) / (false[last + 1] - false[last])
+        assert found[f"roc.at_{percent / 100:.2f}"] == pytest.approx(value, abs=1e-9)
+
+
 def test_a_summary_has_mean_spread_and_quantiles(rng):
     values = rng.normal(size=101)
     found = summary("error", values)
@@ -99,14 +129,14 @@ class Fixed(Learner[LayerConfig]):
         return {"voted": np.tile(nodes % 2, (len(x), 1)).astype(np.int32)}
 
 
-def measured(rng, classes, metric_names=("auc", "f1"), nodes="all", online=None, records=50, threads=1):
+def measured(rng, classes, metric_names=("auc", "f1"), nodes="all", online=None, records=50, threads=1, node=None):
     models = 1 if classes == 2 else classes
     world = at_cycle(make_world(12, layers=["learning"], threads=threads), 5, online)
     layer = Fixed(rng.normal(size=(12, models, 3)).astype(np.float32))
     test = TestSet(
         rng.normal(size=(records, 3)).astype(np.float32), rng.integers(0, classes, records).astype(np.int32), classes
     )
-    config = ObserveConfig(every=1, nodes=nodes, metrics=metric_names)
+    config = ObserveConfig(every=1, nodes=nodes, metrics=metric_names, node=node)
     found = Observer(config, 1, 10, test).measure(world, {"learning": layer})
     return found, layer, test
 
@@ -134,6 +164,31 @@ def test_the_error_is_the_share_of_wrong_predictions_of_the_nodes_online(rng, cl
 def test_auc_and_f1_are_measured_on_request_only(rng):
     found, _, _ = measured(rng, 2, metric_names=())
     assert not any(name.startswith(("auc", "f1")) for name in found["learning"])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_chosen_node_is_measured_whether_it_was_drawn_or_not(rng, classes):
+    label = make_world(12, layers=["learning"]).label
+    for node in range(12):
+        found, layer, test = measured(rng, classes, ("confusion", "roc"), nodes=2, node=node)
+        scores = layer.scores(np.flatnonzero(label == node), test.x)[:, 0]
+        expected = confusion(classify(scores), test.y, classes) | (roc(scores[:, 0], test.y) if classes == 2 else {})
+        one = {name: value for name, value in found["learning"].items() if name.startswith(("confusion", "roc"))}
+        assert one == expected
+
+
+def test_without_a_choice_the_first_node_measured_is_shown(rng):
+    found, layer, test = measured(rng, 2, ("confusion",))
+    shown = {name: value for name, value in found["learning"].items() if name.startswith("confusion")}
+    assert shown == confusion(classify(layer.scores(np.array([0]), test.x))[:, 0], test.y, 2)
+
+
+def test_a_chosen_node_that_is_not_there_is_not_shown_and_one_that_cannot_be_is_refused(rng):
+    gone = int(make_world(12, layers=["learning"]).label[4])
+    found, _, _ = measured(rng, 2, ("confusion", "roc"), node=gone, online=np.arange(12) != 4)
+    assert not any(name.startswith(("confusion", "roc")) for name in found["learning"])
+    with pytest.raises(UserError, match="there is no node 12"):
+        measured(rng, 2, ("roc",), node=12)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

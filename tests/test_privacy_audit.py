@@ -10,15 +10,18 @@ import math
 
 import numpy as np
 import pytest
-from helpers import HERE, GivenPeers, make_layer, make_raw, make_world, needs_jit
+from helpers import HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit
 from scipy import stats
 
 from golfsim.mechanisms import GammaNorm, Laplace, RandomResponse
+from golfsim.records import Raw
 from golfsim.updates import LEARNERS, Rule
-from protocols import data_perturbation
+from protocols import data_perturbation, group_aggregation
 from protocols.data_perturbation import DataPerturbation
 from protocols.gradient_perturbation import GradientPerturbation
+from protocols.group_aggregation import FORMED, GroupAggregation
 from protocols.random_walk import visit
+from protocols.regularised_erm import RegularisedErm
 
 pytestmark = needs_jit
 
@@ -295,3 +298,98 @@ def test_one_of_two_visits_costs_half():
     schedule = {"kind": "uniform", "visits": 2}
     assert 0.8 * 1.5 < audit_visit(ONE, OTHER, 2, 3.0, schedule=schedule) <= 1.5
     assert 0.8 * 1.5 < audit_visit(ONE, OTHER, 2, 3.0, schedule={"kind": "halving"}) <= 1.5
+
+
+# Means of groups
+
+
+PAIRS = 50_000
+
+
+def means(trust, side, epsilon=1.5, seed=1, d=2, **keys):
+    """What many groups of a small member (n = 1) and a large one (n = 4) publish, and what the small member sends.
+
+    In groups of one it is what the small member alone publishes. The small member's model lies as far on a side as one
+    record can move it.
+    """
+    counts = np.tile([1, 4], PAIRS)
+    raw = Raw(np.zeros((counts.sum(), d), np.float32), np.zeros(counts.sum(), np.int32), counts, 2)
+    world = make_world(counts.size, layers=["local", "layer"])
+    local = make_layer(RegularisedErm, world, "local", records=raw, **{"lambda": 0.5})
+    local.lam[:], local.stop[:] = 0.5, counts
+    local.w[::2] = side / (1 * 0.5) / math.sqrt(d)  # of L2 length 1/(nλ) in either direction
+    settings = {"group": 2, "epsilon": epsilon, "sum": "plain", "trust": trust} | keys
+    layer = make_layer(GroupAggregation, world, seed=seed, local=local, **settings)
+    at_cycle(world, 1)
+    each = settings["group"]
+    layer.group_of[:] = np.arange(counts.size) // each * each
+    layer.phase[::each], layer.ready[:], layer.begun[:] = FORMED, True, 1
+    layer._send(at_cycle(world, 2))
+    sent = layer.upload[::2].copy()
+    layer._publish(at_cycle(world, 3))
+    published = layer.published[: layer.number : 3 - each].astype(np.float64)
+    return layer, published, sent.reshape(PAIRS, 1, d)
+
+
+def audit_means(trust, of=1, norm="l2", **keys):
+    """The lower bound from published means (`of` = 1), or from what the small member sends (2), and the layer."""
+    d = keys.get("d", 2)
+    found = [means(trust, side, seed=seed, **keys) for seed, side in enumerate((1.0, -1.0))]
+    at = np.full((1, d), 1 / 0.5 / math.sqrt(d) / (keys.get("group", 2) if of == 1 else 1))
+    return lower_bound(*(log_ratio(each[of], at, -at, norm) for each in found)), found[0][0]
+
+
+def halved(monkeypatch):
+    monkeypatch.setattr(GroupAggregation, "_scale", lambda self, moves: moves * self._shape[0] / self.config.cost / 2)
+
+
+def test_a_mean_with_the_curators_noise_gives_its_epsilon_and_half_of_it_is_found_out(monkeypatch):
+    assert 0.5 * 1.5 < audit_means("curator")[0] <= 1.5
+    halved(monkeypatch)
+    assert audit_means("curator")[0] > 1.5
+
+
+def test_a_quorum_of_one_of_two_gets_twice_the_noise():
+    """Which is more than a mean of two needs: so much that a mean of one would have its ε."""
+    assert 0.4 * 1.5 / 2 < audit_means("curator", quorum=1)[0] <= 1.5 / 2
+    assert 0.4 * 1.5 < audit_means("curator", group=1)[0] <= 1.5
+
+
+def test_noise_for_the_large_member_does_not_cover_the_small_one(monkeypatch):
+    least = GroupAggregation._moves
+    monkeypatch.setattr(GroupAggregation, "_moves", lambda self, nodes: np.full(nodes.size, least(self, nodes).min()))
+    assert audit_means("curator")[0] > 1.5
+
+
+def test_what_a_member_sends_gives_its_epsilon_to_everybody_when_nobody_is_trusted(monkeypatch):
+    assert 0.5 * 1.5 < audit_means("none", of=2)[0] <= 1.5
+    assert audit_means("none")[0] <= 1.5
+    halved(monkeypatch)
+    assert audit_means("none", of=2)[0] > 1.5
+
+
+def test_shares_of_two_members_give_epsilon_together_and_one_alone_does_not(monkeypatch):
+    assert 0.5 * 1.5 < audit_means("honest", honest=2)[0] <= 1.5
+    assert audit_means("honest", honest=2, of=2)[0] > 1.5
+    plain = group_aggregation.perturb
+
+    def too_small(nodes, cycle, kind, scale, honest, key, w):
+        plain(nodes, cycle, kind, scale, 4 * honest, key, w)
+
+    monkeypatch.setattr(group_aggregation, "perturb", too_small)
+    assert audit_means("honest", honest=2)[0] > 1.5
+
+
+def test_shares_for_each_members_own_records_would_not_cover_the_small_member(monkeypatch):
+    """The large member's share would be a quarter of what it has to be."""
+    monkeypatch.setattr(GroupAggregation, "_largest", staticmethod(lambda groups, moves: moves[1::2]))
+    assert audit_means("honest", honest=2)[0] > 1.5
+
+
+def test_noise_as_published_gives_more_than_its_epsilon_and_at_most_what_is_stated():
+    found, layer = audit_means("as-published", norm="l1", d=4, epsilon=2.0, group=1)
+    stated = layer.guarantee().epsilon
+    assert stated == pytest.approx(2.0 * math.sqrt(4), rel=1e-3)
+    assert 1.2 * 2.0 < found <= stated
+    _, pairs = audit_means("as-published", norm="l1", d=4, epsilon=2.0)
+    assert pairs.guarantee().epsilon == pytest.approx(2.0 * math.sqrt(4) / 2, rel=1e-3)

@@ -135,13 +135,14 @@ def load(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
     column for each key that a sweep varies. Runs of an earlier version of a scenario, which may still lie there, are
     left out; and so are runs that were interrupted or failed, unless `unfinished` is true.
     """
-    pieces = [piece for path in map(Path, paths) for piece in _pieces(path, unfinished)]
+    pieces = [piece for path in map(Path, paths) for piece in pieces_of(path, unfinished)]
     if not pieces:
         raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
     return frame_of(pieces)
 
 
-def _pieces(path: Path, unfinished: bool) -> list[Piece]:
+def pieces_of(path: Path, unfinished: bool = False) -> list[Piece]:
+    """The logs of the runs that the scenarios at or below a path ask for."""
     from golfsim.store import INDEX, Store
 
     if path.is_file():

@@ -32,6 +32,7 @@ from golfsim.comparing.strategies import (
     Curves,
     Key,
     area,
+    block_keys,
     curves_of,
     default_by,
     direction,
@@ -105,6 +106,16 @@ class Rank:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What is compared."""
+
+    by: str
+    metric: str
+    better: Better
+    target: float | None
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All that can be said of some strategies; strategies stand in the order of their ranks."""
 
@@ -114,6 +125,7 @@ class Comparison:
     target: float | None
     strategies: tuple[str, ...]
     blocks: tuple[str, ...]
+    block_keys: tuple[str, ...]  # what tells blocks apart
     finals: tuple[Final, ...]
     pairs: tuple[Pair, ...]
     overall: tuple[Pair, ...]  # over all blocks; empty where there is one
@@ -147,25 +159,23 @@ def compare(
     rows, name = rows_of(frame, metric, layer)
     by = by or default_by(rows)
     curves, missing = curves_of(frame, rows, name, by)
-    return _compared(curves, missing, by, name, better or direction(name), target)
+    asked = Asked(by, name, better or direction(name), target)
+    return _compared(curves, tuple(block_keys(rows, by)), tuple(missing), asked)
 
 
-def _compared(
-    curves: Curves, missing: list[str], by: str, metric: str, better: Better, target: float | None
-) -> Comparison:
+def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], asked: Asked) -> Comparison:
     blocks = list(dict.fromkeys(block for _, block in curves))
-    ranks, p = _ranking(curves, blocks, better)
+    ranks, p = _ranking(curves, blocks, asked.better)
     strategies = [rank.strategy for rank in ranks]
     pairs = [pair for b in blocks for pair in _pairs(curves, strategies, [b], b)]
     overall = _pairs(curves, strategies, blocks, ALL) if len(blocks) > 1 else []
     if not pairs:
         raise UserError("no two strategies have a run with the same seed", hint="run them with the same `seed`")
-    asked = _ordered(curves, blocks, strategies) if target is not None else []
-    costs = [_cost(key, runs, target or 0.0, better) for key, runs in asked]
     finals = [final for block in blocks for final in _finals(curves, block, strategies)]
     return Comparison(
-        by, metric, better, target, tuple(strategies), tuple(blocks), tuple(finals), _corrected(pairs),
-        _corrected(overall), tuple(costs), tuple(ranks), p, tuple(missing),
+        **asdict(asked), strategies=tuple(strategies), blocks=tuple(blocks), block_keys=keys, finals=tuple(finals),
+        pairs=_corrected(pairs), overall=_corrected(overall), costs=_costs(_ordered(curves, blocks, strategies), asked),
+        ranks=tuple(ranks), friedman=p, missing=missing,
     )  # fmt: skip
 
 
@@ -187,6 +197,11 @@ def _finals(curves: Curves, block: str, strategies: list[str]) -> Iterable[Final
         low_mean, high_mean = student(values) or (None, None)
         mean_area = float(np.mean(areas)) if areas else None
         yield Final(strategy, block, len(runs), float(values.mean()), low_mean, high_mean, mean_area)
+
+
+def _costs(runs: list[tuple[Key, dict[int, Curve]]], asked: Asked) -> tuple[Cost, ...]:
+    target = asked.target
+    return () if target is None else tuple(_cost(key, curves, target, asked.better) for key, curves in runs)
 
 
 def _cost(key: Key, runs: dict[int, Curve], target: float, better: Better) -> Cost:

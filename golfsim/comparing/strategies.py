@@ -97,7 +97,7 @@ def default_by(rows: pd.DataFrame) -> str:
     return keys[0] if keys else "layer"
 
 
-def _block_keys(rows: pd.DataFrame, by: str) -> list[str]:
+def block_keys(rows: pd.DataFrame, by: str) -> list[str]:
     """What else varies. A key that a strategy holds fast is part of the strategy, unless it is what it learns from."""
     keys = [key for key in varied(rows) if key != by and not _same(rows, key, by)]
     keys += ["layer"] if by != "layer" else []
@@ -117,7 +117,7 @@ def curves_of(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> tu
 
 def _curves(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> Curves:
     """The curve of each run that has the metric."""
-    blocks = _block_keys(rows, by)
+    blocks = block_keys(rows, by)
     points = [key for key in rows.columns if key not in ("metric", "value", "cycle")]
     both = frame[frame["metric"].isin([name, *SENT]) & frame["layer"].isin(rows["layer"].unique())]
     found: Curves = {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from golfsim.compare import Comparison, Cost, Pair
 from golfsim.comparing.paired import LEAST_PAIRS, LEVEL, RESAMPLES
+from golfsim.results import DATA
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,13 +42,14 @@ def _lead(found: Comparison) -> str:
     if count == 1:
         where = f" at {found.blocks[0]}" if found.blocks[0] else ""
         return f"“{first.strategy}” has the best {found.metric}{where}."
-    return f"“{first.strategy}” is best in {first.best} of {count} blocks ({found.metric}, mean rank {first.mean:.2f})."
+    what = "data sets" if set(found.block_keys) <= set(DATA) else "blocks"
+    return f"“{first.strategy}” is best in {first.best} of {count} {what} ({found.metric}, mean rank {first.mean:.2f})."
 
 
 def _margin(found: Comparison, pair: Pair | None) -> str:
     if pair is None:
         return f"It has no seed in common with “{found.ranks[1].strategy}”, the next one."
-    where = " over all blocks" if len(found.blocks) > 1 else ""
+    where = " over all of them" if len(found.blocks) > 1 else ""
     span = f" {bracket(pair)}" if pair.low is not None else ""
     return f"The difference to “{pair.other}”{where} is {pair.difference:+.4g}{span}, {_chance(pair)}."
 
@@ -55,8 +57,8 @@ def _margin(found: Comparison, pair: Pair | None) -> str:
 def _chance(pair: Pair) -> str:
     if pair.pairs - pair.zeros < LEAST_PAIRS:
         return f"from {pair.pairs} pairs of runs: too few to tell it from chance"
-    verdict = "hardly chance" if pair.significant else "which may be chance"
-    return f"p = {p_value(pair.p_holm)} (Holm): {verdict}"
+    verdict = "which is hardly chance" if pair.significant else "which may be chance"
+    return f"p {p_value(pair.p_holm, '= ')} (Holm), {verdict}"
 
 
 def _between(found: Comparison, one: str, other: str) -> Pair | None:
@@ -148,7 +150,7 @@ def _cost(cost: Cost) -> tuple[str, ...]:
 
 
 def _ranks(found: Comparison) -> Table:
-    test = "" if found.friedman is None else f" (Friedman's test: p = {p_value(found.friedman)})"
+    test = "" if found.friedman is None else f" (Friedman's test: p {p_value(found.friedman, '= ')})"
     rows = tuple((rank.strategy, f"{rank.mean:.2f}", str(rank.best)) for rank in found.ranks)
     return Table(f"Ranks over blocks{test}", ("strategy", "mean rank", "best in"), rows, 1)
 
@@ -162,7 +164,7 @@ def number(value: float | None) -> str:
 
 def plus_minus(mean: float, high: float | None) -> str:
     """A mean and half of its interval."""
-    return number(mean) + ("" if high is None else f" ± {high - mean:.2g}")
+    return number(mean) + (f" ± {high - mean:.2g}" if high is not None and high > mean else "")
 
 
 def bracket(pair: Pair) -> str:
@@ -170,9 +172,9 @@ def bracket(pair: Pair) -> str:
     return "–" if pair.low is None or pair.high is None else f"[{pair.low:+.4g}, {pair.high:+.4g}]"
 
 
-def p_value(p: float) -> str:
+def p_value(p: float, equals: str = "") -> str:
     """Three digits; never 0."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
 
 
 def rendered(found: Comparison) -> Iterable[RenderableType]:

@@ -31,7 +31,7 @@ def wilcoxon(differences: Numbers) -> float:
         return float(stats.wilcoxon(d, method="exact").pvalue)
     if d.size <= MOST_FLIPS:
         return float(stats.wilcoxon(d, method=stats.PermutationMethod(n_resamples=2**MOST_FLIPS)).pvalue)
-    return float(stats.wilcoxon(d, method="approx").pvalue)
+    return float(stats.wilcoxon(d, method="approx", correction=True).pvalue)
 
 
 def rounded(differences: Numbers) -> Numbers:

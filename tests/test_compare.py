@@ -108,10 +108,11 @@ def test_the_bootstrap_interval_is_that_of_all_resamples_and_always_the_same():
     assert interval(d[:1]) is None
 
 
-def test_students_interval_by_hand():
+def test_students_interval_by_hand_and_none_of_what_is_infinite():
     # 1, 2, 3: standard deviation 1, t(.975, 2) = 4.302653
     assert student(np.array([1.0, 2.0, 3.0])) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
     assert student(np.array([1.0])) is None
+    assert student(np.array([1.0, math.inf])) is None
 
 
 def curve(values, cycles=(1, 10, 100)):
@@ -274,6 +275,17 @@ def test_layers_are_strategies_where_nothing_else_varies_and_blocks_where_all_ha
     cases = [part.assign(case=case) for case in "ab" for part in both]
     assert comparing.compare(log(*cases)).blocks == ("Golf", "walk")
     assert comparing.compare(log(*cases), layer="walk").blocks == ("",)
+
+
+def test_a_run_that_has_one_layer_each_way_needs_no_block_for_it():
+    parts = [runs(0.9, results=r, case=c, layer=layer) for r in "ab" for c, layer in (("x", "Golf"), ("y", "walk"))]
+    assert comparing.compare(log(*parts), by="results").blocks == ("x", "y")
+
+
+def test_infinite_values_are_left_out():
+    rows = log(runs(0.9, case="a"), runs(0.8, case="b"))
+    rows.loc[(rows["cycle"] == 100) & (rows["metric"] == "accuracy.mean") & (rows["case"] == "a"), "value"] = math.inf
+    assert comparing.compare(rows).pairs[0].difference == pytest.approx(0.0)  # .8 at cycle 10
 
 
 def test_keys_that_vary_together_count_once():

@@ -74,10 +74,10 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def student(values: Numbers) -> tuple[float, float] | None:
-    """The 95 % interval of the mean of independent runs (Student's t); None for one run."""
+    """The 95 % interval of the mean of independent runs (Student's t); None for one run, and for infinite values."""
     from scipy.stats import t
 
-    if values.size < 2:
+    if values.size < 2 or not np.isfinite(values).all():
         return None
     half = float(t.ppf(0.975, values.size - 1) * values.std(ddof=1) / math.sqrt(values.size))
     return float(values.mean()) - half, float(values.mean()) + half

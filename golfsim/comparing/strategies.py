@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Better = Literal["higher", "lower"]
 Numbers = NDArray[np.float64]
 
-FEW = 10  # seeds that are named
+FEW = 5  # seeds and blocks that are named
 SENT = ("messages.sent", "bytes.sent")
 WORDS: dict[Better, set[str]] = {
     "lower": {"error", "loss", "risk", "messages", "bytes", "spent", "advantage", "lost", "label", "dead", "stale"},
@@ -58,7 +58,7 @@ def rows_of(frame: pd.DataFrame, metric: str, layer: str | None) -> tuple[pd.Dat
     if name not in known:
         short = sorted({word.removesuffix(".mean") for word in known})
         raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, short))
-    rows = frame[(frame["metric"] == name) & frame["value"].notna()]
+    rows = frame[(frame["metric"] == name) & np.isfinite(frame["value"])]
     layers = [str(word) for word in rows["layer"].unique()]
     if layer is not None and layer not in layers:
         raise UserError(f"no layer “{layer}” has the metric “{metric}”", hint=nearest(layer, layers))
@@ -100,12 +100,18 @@ def default_by(rows: pd.DataFrame) -> str:
 def block_keys(rows: pd.DataFrame, by: str) -> list[str]:
     """What else varies. A key that a strategy holds fast is part of the strategy, unless it is what it learns from."""
     keys = [key for key in varied(rows) if key != by and not _same(rows, key, by)]
-    keys += ["layer"] if by != "layer" else []
+    point = [key for key in rows.columns if key not in ("metric", "value", "cycle", "layer")]
+    keys += ["layer"] if by != "layer" and _several_layers(rows, point) else []
     inside = [
         key for key in keys if (rows.groupby(by, observed=True, dropna=False)[key].nunique(dropna=False) > 1).any()
     ]
     data = [key for key in DATA if key in rows and key != by and rows[key].nunique(dropna=False) > 1]
     return list(dict.fromkeys([*data, *inside]))
+
+
+def _several_layers(rows: pd.DataFrame, point: list[str]) -> bool:
+    """Whether a run has the metric in several layers."""
+    return bool((rows.groupby(point, observed=True, dropna=False)["layer"].nunique() > 1).any())
 
 
 def curves_of(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> tuple[Curves, list[str]]:
@@ -122,7 +128,7 @@ def _curves(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> Curv
     both = frame[frame["metric"].isin([name, *SENT]) & frame["layer"].isin(rows["layer"].unique())]
     found: Curves = {}
     for _, part in both.groupby(points, observed=True, dropna=False, sort=False):
-        if not (part["metric"] == name).any():
+        if not np.isfinite(part.loc[part["metric"] == name, "value"]).any():
             continue
         first = part.iloc[0]
         block = ", ".join(label(key, first[key]) for key in blocks)
@@ -136,7 +142,7 @@ def _curves(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> Curv
 
 def _curve(part: pd.DataFrame, name: str) -> Curve:
     wide = part.pivot(index="cycle", columns="metric", values="value").reindex(columns=[name, *SENT])
-    wide = wide[wide[name].notna()].sort_index()
+    wide = wide[np.isfinite(wide[name])].sort_index()
     columns = (wide[column].to_numpy(np.float64) for column in wide)
     return Curve(wide.index.to_numpy(np.float64), *columns)
 
@@ -157,7 +163,7 @@ def _shared(curves: Curves) -> tuple[Curves, list[str]]:
     there = {block: [s for s in strategies if (s, block) in curves] for block in blocks}
     kept = {key: runs for key, runs in curves.items() if len(there[key[1]]) > 1}
     if not kept:
-        where = "; ".join(f"“{s}” has {', '.join(b or 'runs' for t, b in curves if t == s)}" for s in strategies[:4])
+        where = "; ".join(f"“{s}” has {_some([b for t, b in curves if t == s])}" for s in strategies[:3])
         raise UserError(f"the strategies have nothing in common: {where}", hint="compare runs on the same data")
     told = [f"no runs of “{s}” at {b}" for b in blocks for s in strategies if s not in there[b]]
     return kept, told + _lonely(kept)
@@ -174,8 +180,8 @@ def _lonely(curves: Curves) -> list[str]:
     return found
 
 
-def _some(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds[:FEW])) + (f" and {len(seeds) - FEW} more" if len(seeds) > FEW else "")
+def _some(things: Sequence[int] | Sequence[str]) -> str:
+    return ", ".join(map(str, things[:FEW])) + (f" and {len(things) - FEW} more" if len(things) > FEW else "")
 
 
 def last(curve: Curve) -> float:

@@ -157,14 +157,15 @@ def _ranks(found: Comparison) -> Table:
 
 def number(value: float | None) -> str:
     """Four digits, with separators where it is large; – for nothing."""
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:,.0f}".replace(",", " ") if abs(value) >= 1e4 else f"{value:.4g}"
+    if value is None or not math.isfinite(value):
+        return "∞" if value == math.inf else "–"
+    return f"{value:,.0f}".replace(",", "\N{NO-BREAK SPACE}") if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def plus_minus(mean: float, high: float | None) -> str:
     """A mean and half of its interval."""
-    return number(mean) + (f" ± {high - mean:.2g}" if high is not None and high > mean else "")
+    half = 0.0 if high is None else high - mean
+    return number(mean) + (f" ± {number(half) if half >= 100 else f'{half:.2g}'}" if half > 0 else "")
 
 
 def bracket(pair: Pair) -> str:

@@ -15,13 +15,14 @@ from golfsim.comparing.strategies import label
 from golfsim.comparing.verdict import Table, number, plus_minus
 from golfsim.errors import UserError
 from golfsim.log import SCENARIO
-from golfsim.results import Results, Run
+from golfsim.results import RESULTS, Results, Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FIRST = ("accuracy.mean", "error.mean", "auc.mean", "f1.mean", "spent.max", "messages.sent", "bytes.sent")
-ONLY_SPREAD = re.compile(r"\.(std|q\d+|min|max)$|^(confusion|roc)\.")
+# Left out of tables: what only tells a spread, and what would fill them.
+LEFT_OUT = re.compile(r"\.(std|q\d+|min|max)$|^(confusion|roc|messages|bytes)\.|^online$")
 MOST_METRICS = 10
 NOTHING = "–"
 
@@ -48,6 +49,11 @@ def factors(results: Results) -> list[str]:
     points = [run.point for run in results.points]
     keys = dict.fromkeys(key for point in points for key in point)
     return [key for key in keys if len({str(point.get(key)) for point in points}) > 1]
+
+
+def usual(keys: list[str]) -> str | None:
+    """What tells strategies apart where they cannot be compared: folders or cases, if these differ."""
+    return next((key for key in (RESULTS, "case") if key in keys), None)
 
 
 def guarantees(results: Results, by: str | None) -> list[Promise]:
@@ -119,7 +125,7 @@ def _chosen(frame: pd.DataFrame) -> list[str]:
     """The metrics that a table shows: those of learning, or else what there is, without what only tells a spread."""
     known = [str(name) for name in frame["metric"].unique()]
     first = [name for name in FIRST if name in known]
-    others = [name for name in known if name not in first and not ONLY_SPREAD.search(name) and name != "online"]
+    others = [name for name in known if name not in first and not LEFT_OUT.search(name)]
     return first if "accuracy.mean" in first else (others + first)[:MOST_METRICS]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import JIT, learning_tree
+from helpers import learning_tree
 
 from golfsim import cli, results, runner
 from golfsim.report import Drawing, page, sections
@@ -27,10 +27,8 @@ PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 5.0}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "published"}
 WIDTHS = (360, 1600)
 
-pytestmark = [
-    pytest.mark.skipif(not JIT, reason="what is tested here is not in kernels"),
-    pytest.mark.filterwarnings("ignore:constrained_layout not applied"),  # hostile labels are longer than a figure
-]
+# Hostile labels are longer than a figure is wide.
+pytestmark = pytest.mark.filterwarnings("ignore:constrained_layout not applied")
 
 
 def scenario(**tables):

@@ -34,6 +34,11 @@ app.add_typer(data_app, name="data")
 File = Annotated[Path, typer.Argument(metavar="FILE", help="a scenario file")]
 Set = Annotated[list[str], typer.Option("--set", metavar="PATH=VALUE", help="change a key, e.g. --set cycles=50")]
 
+Results = Annotated[list[Path], typer.Argument(metavar="RESULTS…", help="folders of results")]
+By = Annotated[
+    str | None, typer.Option(metavar="KEY", help="what tells strategies apart: a key that varies, “case” or “layer”")
+]
+
 
 def _version(asked: bool) -> None:
     if asked:
@@ -108,6 +113,49 @@ def status(
 
     found = standing.of(folder)
     print(json.dumps(found, indent=2, ensure_ascii=False) if json_ else standing.text(folder, found))
+
+
+@app.command()
+def compare(
+    results: Results,
+    by: By = None,
+    metric: Annotated[str, typer.Option(help="what is compared, at the last observed cycle")] = "accuracy",
+    layer: Annotated[str | None, typer.Option(help="only this layer; default: all that have the metric")] = None,
+    target: Annotated[
+        float | None, typer.Option(help="also tell cycles, messages and bytes until the metric is there")
+    ] = None,
+    better: Annotated[str | None, typer.Option(metavar="higher|lower", help="default: known by the metric")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+) -> None:
+    """Tell which strategy wins, by how much, and whether it could be chance: paired over seeds."""
+    from golfsim import compare as comparing
+    from golfsim import results as found_in
+    from golfsim.comparing import verdict
+
+    if better not in (None, "higher", "lower"):
+        raise UserError(f"--better: expected “higher” or “lower”; got “{better}”")
+    found = comparing.compare(found_in.find(results).frame, by, metric, layer, target, better)  # type: ignore[arg-type]
+    if json_:
+        told = {"sentence": verdict.sentence(found)} | found.as_dict()
+        return print(json.dumps(told, indent=2, ensure_ascii=False))
+    from rich.console import Console
+
+    Console(highlight=False).print(*verdict.rendered(found), sep="\n")
+
+
+@app.command()
+def report(
+    results: Results,
+    out: Annotated[Path, typer.Option(help="the page to write")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="default: the scenarios' names")] = None,
+    by: By = None,
+) -> None:
+    """Write one page about results that opens in any browser: figures, tables, guarantees, comparison, provenance."""
+    from golfsim.report import page
+
+    with _writing(out):
+        page.write(results, out, title, by)
+    print(f"report in {out}")
 
 
 def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:

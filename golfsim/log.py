@@ -176,11 +176,17 @@ def load_links(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
 
 
 def _load_further(name: str, paths: tuple[str | Path, ...], unfinished: bool) -> pd.DataFrame:
-    files = [Piece(beside(piece.file, name), piece.values) for piece in _all_pieces(paths, unfinished)]
-    there = [piece for piece in files if piece.file.is_file()]
-    if not there:
+    found = further(name, _all_pieces(paths, unfinished))
+    if found is None:
         raise _without(name)
-    return frame_of(there, columns_of(name))
+    return found
+
+
+def further(name: str, pieces: list[Piece]) -> pd.DataFrame | None:
+    """The rows of a table beside some logs; None where none of them has it."""
+    files = [Piece(beside(piece.file, name), piece.values) for piece in pieces]
+    there = [piece for piece in files if piece.file.is_file()]
+    return frame_of(there, columns_of(name)) if there else None
 
 
 def _without(name: str) -> UserError:
@@ -189,13 +195,14 @@ def _without(name: str) -> UserError:
 
 
 def _all_pieces(paths: tuple[str | Path, ...], unfinished: bool) -> list[Piece]:
-    pieces = [piece for path in map(Path, paths) for piece in _pieces(path, unfinished)]
+    pieces = [piece for path in map(Path, paths) for piece in pieces_of(path, unfinished)]
     if not pieces:
         raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
     return pieces
 
 
-def _pieces(path: Path, unfinished: bool) -> list[Piece]:
+def pieces_of(path: Path, unfinished: bool = False) -> list[Piece]:
+    """The logs of the runs that the scenarios at or below a path ask for."""
     from golfsim.store import INDEX, WHOLE, Store
 
     if path.is_file():

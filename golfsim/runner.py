@@ -24,7 +24,7 @@ from golfsim.mechanisms import Guarantee
 from golfsim.progress import last_error
 from golfsim.records import Records
 from golfsim.scenario import Scenario
-from golfsim.store import WHOLE, about_run, hash_of
+from golfsim.store import WHOLE, about_run, code_version, hash_of
 from golfsim.sweep import Point
 
 if TYPE_CHECKING:
@@ -289,6 +289,7 @@ def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: di
         "run": simulation.run,
         "seed": simulation.seed,
         "hash": task.hash,
+        "code": code_version(),
         "cycles": simulation.world.cycle,
         "nodes": simulation.world.nodes,
         "threads": task.threads,

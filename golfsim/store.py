@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 INDEX = "index.sqlite"
 WHOLE = ("finished", "stopped")  # the states of a run that need not run again
 SHORT = 8  # digits of a hash in a folder's name
-ONLY_SHOWN = ("cli.py", "progress.py", "explain.py", "bench.py", "plot.py", "report")  # sources that no row depends on
+ONLY_SHOWN = (  # sources that no row depends on
+    "cli.py", "progress.py", "explain.py", "bench.py", "plot.py", "report", "results.py", "compare.py", "comparing",
+)  # fmt: skip
 
 TABLES = """
 create table if not exists runs (hash text primary key, folder text, status text, error text, cycles int, seconds real);

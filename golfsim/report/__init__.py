@@ -1,4 +1,4 @@
-"""From the log to figures."""
+"""From the log to figures, and to pages."""
 
 from golfsim.report.gallery import Drawing, fitting
 

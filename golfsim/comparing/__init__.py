@@ -1,0 +1,1 @@
+"""Which strategy wins: statistics of paired runs, in numbers and in words."""

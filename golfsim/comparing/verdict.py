@@ -1,0 +1,196 @@
+"""A comparison in words and tables, for the terminal and for pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from golfsim.compare import Comparison, Cost, Pair
+from golfsim.comparing.paired import LEAST_PAIRS, LEVEL, RESAMPLES
+from golfsim.results import DATA
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NEVER = "never"
+NAMED = 5  # missing pairs that are named
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words under a title; the columns from `numbers` on hold numbers."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: int
+
+
+def sentence(found: Comparison) -> str:
+    """Who wins, by how much, and whether it could be chance."""
+    first, second = found.ranks[0], found.ranks[1]
+    pair = _between(found, first.strategy, second.strategy)
+    if first.mean == second.mean and (pair is None or pair.difference == 0):
+        return f"“{first.strategy}” and “{second.strategy}” share the first place in {found.metric}."
+    return f"{_lead(found)} {_margin(found, pair)}"
+
+
+def _lead(found: Comparison) -> str:
+    first, count = found.ranks[0], len(found.blocks)
+    if count == 1:
+        where = f" at {found.blocks[0]}" if found.blocks[0] else ""
+        return f"“{first.strategy}” has the best {found.metric}{where}."
+    what = "data sets" if set(found.block_keys) <= set(DATA) else "blocks"
+    return f"“{first.strategy}” is best in {first.best} of {count} {what} ({found.metric}, mean rank {first.mean:.2f})."
+
+
+def _margin(found: Comparison, pair: Pair | None) -> str:
+    if pair is None:
+        return f"It has no seed in common with “{found.ranks[1].strategy}”, the next one."
+    where = " over all of them" if len(found.blocks) > 1 else ""
+    span = f" {bracket(pair)}" if pair.low is not None else ""
+    return f"The difference to “{pair.other}”{where} is {pair.difference:+.4g}{span}, {_chance(pair)}."
+
+
+def _chance(pair: Pair) -> str:
+    if pair.pairs - pair.zeros < LEAST_PAIRS:
+        return f"from {pair.pairs} pairs of runs: too few to tell it from chance"
+    verdict = "which is hardly chance" if pair.significant else "which may be chance"
+    return f"p {p_value(pair.p_holm, '= ')} (Holm), {verdict}"
+
+
+def _between(found: Comparison, one: str, other: str) -> Pair | None:
+    pairs = found.overall or found.pairs
+    return next((pair for pair in pairs if (pair.one, pair.other) == (one, other)), None)
+
+
+def notes(found: Comparison) -> list[str]:
+    """What one has to know to read the tables, and what was left out."""
+    told = [
+        f"{found.metric}: {found.better} is better; the value at the last observed cycle. Runs are paired by seed. "
+        f"p: Wilcoxon's signed-rank test, corrected by Holm for the {len(found.pairs)} comparisons by block"
+        + (f" and apart from these for the {len(found.overall)} over all blocks" if found.overall else "")
+        + f". In brackets: 95 % bootstrap interval of the mean difference ({RESAMPLES} resamples; a little too narrow "
+        "for few runs). Effect: matched-pairs rank-biserial correlation, from −1 to 1. Area: mean over log cycles."
+    ]
+    if found.target is not None:
+        told.append(
+            f"To reach {found.target:g}: the metric is taken as a straight line in log cycles between observations; "
+            "the median run, where one that never gets there counts as ∞; messages and bytes of the layer itself."
+        )
+    return told + _limits(found) + [f"Left out: {text}." for text in _first(found.missing)]
+
+
+def _limits(found: Comparison) -> list[str]:
+    """What so few runs cannot show, however large the differences are."""
+    few = [pair for pair in found.pairs if pair.pairs - pair.zeros < LEAST_PAIRS]
+    least = min(2.0 ** (1 - pair.pairs) for pair in found.pairs) * len(found.pairs)
+    if few:
+        return [
+            f"{len(few)} of {len(found.pairs)} comparisons have fewer than {LEAST_PAIRS} pairs of runs that differ: "
+            f"there the test cannot fall below {LEVEL:g}, whatever the difference; look at the intervals, and run more."
+        ]
+    if least >= LEVEL:
+        return [
+            f"With {len(found.pairs)} comparisons and so few runs no corrected p by block can fall below {least:.2g}: "
+            "run more seeds, or compare fewer strategies."
+        ]
+    return []
+
+
+def _first(missing: Iterable[str]) -> list[str]:
+    told = list(missing)
+    more = [f"{len(told) - NAMED} more of the kind"] if len(told) > NAMED else []
+    return told[:NAMED] + more
+
+
+def tables(found: Comparison) -> list[Table]:
+    """All that was found."""
+    made = [_finals(found)]
+    made += [_pairs("Differences over all blocks", found.overall, False)] if found.overall else []
+    made += [_pairs("Differences by block" if found.overall else "Differences", found.pairs, len(found.blocks) > 1)]
+    made += [_costs(found)] if found.costs else []
+    return made + ([_ranks(found)] if len(found.blocks) > 1 else [])
+
+
+def _finals(found: Comparison) -> Table:
+    blocks = len(found.blocks) > 1
+    rows = tuple(
+        (*([final.block] if blocks else []), final.strategy, str(final.runs), plus_minus(final.mean, final.high),
+         number(final.area))
+        for final in found.finals
+    )  # fmt: skip
+    header = (*(["block"] if blocks else []), "strategy", "runs", f"{found.metric}, mean ± 95 %", "area")
+    return Table("Last values", header, rows, 2 if blocks else 1)
+
+
+def _pairs(title: str, pairs: Iterable[Pair], blocks: bool) -> Table:
+    rows = tuple((*([pair.block] if blocks else []), *_pair(pair)) for pair in pairs)
+    header = ("strategies", "pairs", "difference", "95 % interval", "effect", "p", "p (Holm)")
+    return Table(title, (*(["block"] if blocks else []), *header), rows, 2 if blocks else 1)
+
+
+def _pair(pair: Pair) -> tuple[str, ...]:
+    sizes = (f"{pair.difference:+.4g}", bracket(pair), f"{pair.effect:+.2f}", p_value(pair.p))
+    return f"{pair.one} − {pair.other}", str(pair.pairs), *sizes, p_value(pair.p_holm) + "*" * pair.significant
+
+
+def _costs(found: Comparison) -> Table:
+    blocks = len(found.blocks) > 1
+    rows = tuple((*([cost.block] if blocks else []), *_cost(cost)) for cost in found.costs)
+    header = (*(["block"] if blocks else []), "strategy", "reached", "cycles", "messages", "bytes")
+    return Table(f"To reach {found.metric} = {found.target:g}", header, rows, 2 if blocks else 1)
+
+
+def _cost(cost: Cost) -> tuple[str, ...]:
+    sizes = [NEVER if value is None else number(value) for value in (cost.cycles, cost.messages, cost.bytes)]
+    return (cost.strategy, f"{cost.reached} of {cost.runs}", *sizes)
+
+
+def _ranks(found: Comparison) -> Table:
+    test = "" if found.friedman is None else f" (Friedman's test: p {p_value(found.friedman, '= ')})"
+    rows = tuple((rank.strategy, f"{rank.mean:.2f}", str(rank.best)) for rank in found.ranks)
+    return Table(f"Ranks over blocks{test}", ("strategy", "mean rank", "best in"), rows, 1)
+
+
+def number(value: float | None) -> str:
+    """Four digits, with separators where it is large; – for nothing."""
+    if value is None or not math.isfinite(value):
+        return "∞" if value == math.inf else "–"
+    return f"{value:,.0f}".replace(",", "\N{NO-BREAK SPACE}") if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def plus_minus(mean: float, high: float | None) -> str:
+    """A mean and half of its interval."""
+    half = 0.0 if high is None else high - mean
+    return number(mean) + (f" ± {number(half) if half >= 100 else f'{half:.2g}'}" if half > 0 else "")
+
+
+def bracket(pair: Pair) -> str:
+    """The interval of a difference."""
+    return "–" if pair.low is None or pair.high is None else f"[{pair.low:+.4g}, {pair.high:+.4g}]"
+
+
+def p_value(p: float, equals: str = "") -> str:
+    """Three digits; never 0."""
+    return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
+
+
+def rendered(found: Comparison) -> Iterable[RenderableType]:
+    """For the terminal: the sentence, the tables, the notes."""
+    from rich.table import Table as Box
+    from rich.text import Text
+
+    yield Text(sentence(found), "bold")
+    for table in tables(found):
+        box = Box(title=Text(table.title), title_justify="left", title_style="", show_edge=False, pad_edge=False)
+        for place, name in enumerate(table.header):
+            box.add_column(Text(name), justify="right" if place >= table.numbers else "left", overflow="fold")
+        for row in table.rows:
+            box.add_row(*map(Text, row))
+        yield Text()
+        yield box
+    yield Text()
+    yield from (Text(note, "dim") for note in notes(found))

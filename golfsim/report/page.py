@@ -1,0 +1,215 @@
+"""One page about results: a self-contained HTML file that opens from disk and asks the network for nothing.
+
+Figures are in the page as pictures; where scripts may run, curves become charts (uPlot) that can be read, zoomed and
+switched. Text from scenarios is escaped by the templates, and the page's own policy lets no script run but ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import math
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import golfsim
+from golfsim import compare, results
+from golfsim.comparing import verdict
+from golfsim.errors import UserError
+from golfsim.log import note_of, write_whole
+from golfsim.report import figures, fitting, sections
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from jinja2 import Environment
+
+    from golfsim.compare import Comparison
+    from golfsim.report import Drawing
+
+HERE = Path(__file__).parent
+CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
+HEAVY = 400_000  # bytes; a larger SVG gives way to a PNG
+PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4]]  # of lines, as in the pictures
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure as the page shows it; all links are data URIs."""
+
+    name: str
+    title: str
+    caption: str
+    picture: str
+    width: float  # CSS pixels
+    csv: str
+    chart: dict[str, Any] | None  # what the script draws, if it can
+
+
+def write(paths: Sequence[str | Path], out: Path, title: str | None = None, by: str | None = None) -> None:
+    """Write a page about the results at some paths."""
+    text = html(results.find(paths), title, by, out)
+    write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def html(found: results.Results, title: str | None = None, by: str | None = None, out: Path | None = None) -> str:
+    """The page."""
+    keys, frame = sections.factors(found), found.frame
+    compared, why_not = _compared(frame, by)
+    states, failures = sections.troubles(found.paths)
+    script = _static("uPlot.iife.min.js") + "\n" + _static("charts.js")
+    last = sections.finals(frame, keys)
+    return _templates().get_template("page.html").render(
+        title=title or _title(found),
+        summary=sections.summary(found, keys, states),
+        verdict=verdict.sentence(compared) if compared else "",
+        note=note_of(frame),
+        promises=sections.guarantees(found, by or (compared.by if compared else sections.usual(keys))),
+        figures=[_shown(d) for d in fitting(frame, found.further("nodes"), found.further("links"))],
+        finals=last,
+        finals_csv=_uri("text/csv", _csv_of(last)),
+        comparison=verdict.tables(compared) if compared else [],
+        comparison_notes=verdict.notes(compared) if compared else [],
+        why_not=why_not if len(found.points) > 1 else "",
+        differing=sections.differing(found),
+        common=sections.common(found),
+        provenance=sections.provenance(found, _command(found, title, by, out)),
+        failures=failures,
+        style=_static("uPlot.min.css") + "\n" + _static("page.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=golfsim.__version__,
+    )  # fmt: skip
+
+
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folder = FileSystemLoader(HERE / "templates")
+    return Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def _static(name: str) -> str:
+    return (HERE / "static" / name).read_text(encoding="utf-8").strip()
+
+
+def _title(found: results.Results) -> str:
+    names = dict.fromkeys(str(run.about["name"]) for run in found.points if "name" in run.about)
+    return " · ".join(names) or ", ".join(path.name for path in found.paths)
+
+
+def _command(found: results.Results, title: str | None, by: str | None, out: Path | None) -> str:
+    options = [("--out", out), ("--title", title), ("--by", by)]
+    words = [*map(str, found.paths), *(str(word) for option in options if option[1] is not None for word in option)]
+    return shlex.join(["golfsim", "report", *words])
+
+
+def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, str]:
+    """The comparison of accuracy, or why there is none."""
+    try:
+        return compare.compare(frame, by), ""
+    except UserError as error:
+        if by is not None and by not in frame:
+            raise
+        return None, str(error.what)
+
+
+def _shown(drawing: Drawing) -> Shown:
+    picture = _picture(drawing)
+    first = [column for column in CURVE_COLUMNS if column in drawing.data]
+    data = drawing.data[[*first, *(column for column in drawing.data if column not in first)]]
+    csv = _uri("text/csv", data.to_csv(index=False).encode())
+    chart = _chart(drawing, picture.label)
+    return Shown(drawing.name, drawing.title, drawing.caption, picture.uri, picture.width, csv, chart)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as a data URI, how wide it wants to be, and what stands at its vertical axis."""
+
+    uri: str
+    width: float
+    label: str
+
+
+def _picture(drawing: Drawing) -> Picture:
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context():
+        try:
+            return _saved(drawing)
+        except ValueError:  # a label that looks like broken mathematics: take it as plain text
+            plt.rcParams["text.parse_math"] = False
+            return _saved(drawing)
+
+
+def _saved(drawing: Drawing) -> Picture:
+    import matplotlib.pyplot as plt
+
+    ax = drawing.draw()
+    figure: Any = ax.figure
+    try:
+        svg = _bytes(figure, "svg")
+        uri = _uri("image/svg+xml", svg) if len(svg) <= HEAVY else _uri("image/png", _bytes(figure, "png"))
+        uri = _moving(drawing) or uri
+        return Picture(uri, 96 * figure.get_size_inches()[0], ax.get_ylabel())
+    finally:
+        plt.close(figure)
+
+
+def _moving(drawing: Drawing) -> str:
+    """An animation as a data URI; nothing for what does not move."""
+    if drawing.animate is None:
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        (file,) = drawing.save(Path(folder))
+        return _uri("image/gif", file.read_bytes())
+
+
+def _bytes(figure: Any, kind: str) -> bytes:
+    """A figure as the bytes of a file; letters are drawn, since a reader may not have our font."""
+    import matplotlib.pyplot as plt
+
+    file = io.BytesIO()
+    with plt.rc_context(figures.STYLE | {"svg.fonttype": "path"}):
+        figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return file.getvalue()
+
+
+def _uri(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _csv_of(table: verdict.Table) -> bytes:
+    import pandas as pd
+
+    return pd.DataFrame(table.rows, columns=list(table.header)).to_csv(index=False).encode()
+
+
+def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
+    """What the script needs to draw curves: all of them over the cycles of any, null where one has no value."""
+    import seaborn as sns
+
+    data = drawing.data
+    if drawing.kind != "curves" or not set(CURVE_COLUMNS) <= set(data) or data.duplicated(["cycle", "curve"]).any():
+        return None
+    names = list(dict.fromkeys(data["curve"]))
+    wide = {column: data.pivot(index="cycle", columns="curve", values=column) for column in CURVE_COLUMNS[2:]}
+    if (data["mean"].dropna() >= 0).all():  # as in the pictures: an interval of what cannot be negative ends at 0
+        wide["low"] = wide["low"].clip(lower=0)
+    colours = sns.color_palette("colorblind", len(names)).as_hex()
+    curves = [
+        {"name": str(name), "colour": colour, "dash": PATTERNS[place % len(PATTERNS)]}
+        | {column: _numbers(table[name]) for column, table in wide.items()}
+        for place, (name, colour) in enumerate(zip(names, colours, strict=True))
+    ]
+    return {"cycles": _numbers(wide["mean"].index), "curves": curves, "label": label}
+
+
+def _numbers(values: Any) -> list[float | None]:
+    """Six digits are more than a screen shows."""
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]

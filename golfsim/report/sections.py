@@ -1,0 +1,273 @@
+"""What a page says about results, as words and tables: guarantees, last values, what differs, provenance, failures."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from golfsim.comparing.paired import student
+from golfsim.comparing.strategies import label
+from golfsim.comparing.verdict import Table, number, plus_minus
+from golfsim.errors import UserError
+from golfsim.log import SCENARIO
+from golfsim.results import RESULTS, Results, Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST = ("accuracy.mean", "error.mean", "auc.mean", "f1.mean", "spent.max", "messages.sent", "bytes.sent")
+# Left out of tables: what only tells a spread, and what would fill them.
+LEFT_OUT = re.compile(r"\.(std|q\d+|min|max)$|^(confusion|roc|messages|bytes)\.|^online$")
+MOST_METRICS = 10
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What one layer of a strategy guarantees, and at which points if not at all of them."""
+
+    strategy: str
+    layer: str
+    guarantee: str
+    where: str
+
+    @property
+    def kind(self) -> str:
+        """How it is coloured: private, open, or as the text says."""
+        if self.guarantee.startswith("not private"):
+            return "open"
+        return "private" if "proven" in self.guarantee else "other"
+
+
+def factors(results: Results) -> list[str]:
+    """The keys by which points differ: cases, folders, and what a sweep varies."""
+    points = [run.point for run in results.points]
+    keys = dict.fromkeys(key for point in points for key in point)
+    return [key for key in keys if len({str(point.get(key)) for point in points}) > 1]
+
+
+def usual(keys: list[str]) -> str | None:
+    """What tells strategies apart where they cannot be compared: folders or cases, if these differ."""
+    return next((key for key in (RESULTS, "case") if key in keys), None)
+
+
+def guarantees(results: Results, by: str | None) -> list[Promise]:
+    """What each layer of each strategy guarantees: one row where it is the same at all points of the strategy."""
+    rest = [key for key in factors(results) if key != by]
+    strategies: dict[str, list[Run]] = {}
+    for run in results.points:
+        strategies.setdefault(label(by, run.point[by]) if by in run.point else "all", []).append(run)
+    return [promise for name, runs in strategies.items() for promise in _promises(name, runs, rest)]
+
+
+def _promises(strategy: str, runs: list[Run], rest: list[str]) -> Iterable[Promise]:
+    for layer in dict.fromkeys(layer for run in runs for layer in run.about.get("guarantees", {})):
+        having = [run for run in runs if layer in run.about.get("guarantees", {})]
+        texts = [str(run.about["guarantees"][layer]) for run in having]
+        key = _deciding(having, texts, rest)
+        where: dict[str, list[str]] = {}
+        for run, text in zip(having, texts, strict=True):
+            where.setdefault(text, []).append(label(key, run.point.get(key)) if key else _name(run, rest))
+        for text, places in where.items():
+            yield Promise(strategy, layer, text, "; ".join(dict.fromkeys(places)) if len(where) > 1 else "")
+
+
+def _deciding(runs: list[Run], texts: list[str], keys: list[str]) -> str | None:
+    """The key whose value alone decides the text, if there is one."""
+    for key in keys:
+        pairs = {(str(run.point.get(key)), text) for run, text in zip(runs, texts, strict=True)}
+        if len(pairs) == len({value for value, _ in pairs}):
+            return key
+    return None
+
+
+def _name(run: Run, keys: list[str]) -> str:
+    return ", ".join(label(key, run.point.get(key)) for key in keys)
+
+
+# --- Last values
+
+
+def finals(frame: pd.DataFrame, keys: list[str]) -> Table:
+    """Each layer's metrics at its last observed cycle: mean ± half of the 95 % interval over runs, by point."""
+    rows = frame[frame["metric"].isin(_chosen(frame))]
+    runs = [*keys, "run", "path", "layer", "metric"]
+    last = rows.loc[rows.groupby(runs, observed=True, dropna=False)["cycle"].idxmax()]
+    metrics = [metric for metric in _chosen(frame) if (last["metric"] == metric).any()]
+    parts = last.groupby([*keys, "layer"], observed=True, dropna=False, sort=False)
+    made = tuple((*_named(keys, values), *_measured(part, metrics)) for values, part in parts)
+    header = (*keys, "layer", "cycle", "runs", *(metric.removesuffix(".mean") for metric in metrics))
+    return Table("Last values", header, made, len(keys) + 1)
+
+
+def _named(keys: list[str], values: Any) -> list[str]:
+    *point, layer = values
+    return [*(label(key, value).removeprefix(f"{key} = ") for key, value in zip(keys, point, strict=True)), str(layer)]
+
+
+def _measured(part: pd.DataFrame, metrics: list[str]) -> list[str]:
+    found = {str(metric): values["value"].dropna() for metric, values in part.groupby("metric", observed=True)}
+    cells = []
+    for metric in metrics:
+        values = found[metric].to_numpy(float) if metric in found else None
+        span = student(values) if values is not None and values.size else None
+        mean = NOTHING if values is None or not values.size else plus_minus(float(values.mean()), span and span[1])
+        cells.append(mean)
+    return [str(part["cycle"].max()), str(part["path"].nunique()), *cells]
+
+
+def _chosen(frame: pd.DataFrame) -> list[str]:
+    """The metrics that a table shows: those of learning, or else what there is, without what only tells a spread."""
+    known = [str(name) for name in frame["metric"].unique()]
+    first = [name for name in FIRST if name in known]
+    others = [name for name in known if name not in first and not LEFT_OUT.search(name)]
+    return first if "accuracy.mean" in first else (others + first)[:MOST_METRICS]
+
+
+# --- The scenario
+
+
+def common(results: Results) -> str:
+    """The keys that all points have in common, as TOML."""
+    import tomlkit
+
+    points = results.points
+    same = {key for key, value in points[0].keys.items() if all(run.keys.get(key) == value for run in points)}
+    file = points[0].piece.file.parent / SCENARIO
+    try:
+        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return ""
+    return tomlkit.dumps(_kept(tree, same))
+
+
+def _kept(tree: dict[str, Any], keep: set[str], prefix: str = "") -> dict[str, Any]:
+    """The part of nested tables whose paths are to be kept; see `results.flat` for paths."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, list) and value and all(isinstance(v, dict) and "name" in v for v in value):
+            inner = [{"name": v["name"]} | _kept(v, keep, f"{prefix}{v['name']}.") for v in value]
+            found |= {key: [table for table in inner if len(table) > 1]}
+        elif isinstance(value, dict) and value:
+            found |= {key: part} if (part := _kept(value, keep, f"{prefix}{key}.")) else {}
+        elif f"{prefix}{key}" in keep:
+            found[key] = value
+    return found
+
+
+def differing(results: Results) -> list[Table]:
+    """What is not the same at all points: keys that a sweep varies, and for each case (or folder) what it changes."""
+    points, keys = results.points, factors(results)
+    everything = dict.fromkeys(key for run in points for key in run.keys)
+    rest = [key for key in everything if len({repr(run.keys.get(key)) for run in points}) > 1 and key not in keys]
+    swept = [(key, ", ".join(dict.fromkeys(_shown(run.point.get(key)) for run in points))) for key in keys]
+    tables = [Table("What varies", ("key", "values"), tuple(swept), 2)] if swept else []
+    by_factor: dict[str | None, list[str]] = {}
+    for key in rest:
+        by_factor.setdefault(_deciding(points, [repr(run.keys.get(key)) for run in points], keys), []).append(key)
+    return tables + [_matrix(points, factor, keys, rows) for factor, rows in by_factor.items()]
+
+
+def _matrix(points: list[Run], factor: str | None, keys: list[str], rows: list[str]) -> Table:
+    """Keys down, the values of what decides them across: of one factor, or of all points where none does."""
+    columns = {(_shown(run.point.get(factor)) if factor else _name(run, keys)): run for run in reversed(points)}
+    ordered = dict(reversed(columns.items()))
+    cells = tuple((key, *(_shown(run.keys.get(key)) for run in ordered.values())) for key in rows)
+    return Table(f"By {factor}" if factor else "By point", ("key", *ordered), cells, len(ordered) + 1)
+
+
+def _shown(value: Any) -> str:
+    return NOTHING if value is None else label("case", value)
+
+
+# --- Where it comes from
+
+
+def provenance(results: Results, command: str) -> list[tuple[str, list[str]]]:
+    """Versions, machine, seeds, data, times and commands; several values where runs differ."""
+    about = [run.about for run in results.runs]
+    seeds = sorted({int(run.piece.values["seed"]) for run in results.runs if "seed" in run.piece.values})
+    times = [sum(v for k, v in a.get("times", {}).items() if k in ("setup_s", "cycles_s")) for a in about]
+    written = sorted(str(a["written"]) for a in about if "written" in a)
+    files = dict.fromkeys(str(a["scenario_file"]) for a in about if "scenario_file" in a)
+    rows = [
+        ("versions", _each(about, "versions")),
+        ("machine", _each(about, "machine")),
+        ("code", _counted(str(a["code"]) for a in about if "code" in a)),
+        ("seeds", [_ranges(seeds)] if seeds else []),
+        ("data (SHA-256)", _hashes(results)),
+        ("time", [f"{sum(times):,.0f} s in all, {max(times):,.1f} s the longest run"] if any(times) else []),
+        ("written", [" to ".join(dict.fromkeys([written[0], written[-1]]))] if written else []),
+        ("runs made by", [f"golfsim run {file}" for file in files]),
+        ("this page by", [command]),
+    ]
+    return [(name, values) for name, values in rows if values]
+
+
+def _each(about: list[dict[str, Any]], key: str) -> list[str]:
+    return _counted(", ".join(f"{k} {v}" for k, v in a[key].items()) for a in about if isinstance(a.get(key), dict))
+
+
+def _counted(texts: Iterable[str]) -> list[str]:
+    """Each text once; with how many runs it holds for, where there are several."""
+    counts = Counter(texts)
+    return [f"{text} ({n} runs)" if len(counts) > 1 else text for text, n in counts.items()]
+
+
+def _hashes(results: Results) -> list[str]:
+    found: dict[str, None] = {}
+    for run in results.runs:
+        if digest := run.about.get("data_sha256"):
+            found[f"{run.keys.get('data.set') or run.keys.get('data.file') or ''} {digest}".strip()] = None
+    return list(found)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """1–5, 9: runs of numbers that follow each other."""
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and n == parts[-1][-1] + 1:
+            parts[-1].append(n)
+        else:
+            parts.append([n])
+    return ", ".join(f"{part[0]}–{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def troubles(paths: Iterable[Path]) -> tuple[dict[str, int], list[str]]:
+    """Runs by state (whole, failed, …) as far as there is an index, and each failure with where it happened."""
+    from golfsim import standing
+
+    counts: Counter[str] = Counter()
+    failures = []
+    for path in paths:
+        try:
+            found = standing.of(path)
+        except UserError:
+            continue
+        counts.update(found["runs"])
+        failures += [
+            ", ".join(filter(None, [f["point"], f"run {f['run']}"])) + f": {f['error']}" for f in found["failures"]
+        ]
+    return {state: n for state, n in counts.items() if n}, failures
+
+
+def summary(results: Results, keys: list[str], states: dict[str, int]) -> str:
+    """What ran: how many runs, of which points, how long and how large."""
+    runs, points = len(results.runs), len(results.points)
+    grid = " × ".join(f"{len({str(run.point.get(key)) for run in results.points})} of {key}" for key in keys)
+    what = f"{runs} run{'s' * (runs > 1)}" + (f" at {points} points ({grid})" if points > 1 else "")
+    sizes = [_span(results, "cycles"), _span(results, "nodes")]
+    lacking = ", ".join(f"{n} {state}" for state, n in states.items() if state != "whole")
+    told = f"{what}; {', '.join(filter(None, sizes))}." if any(sizes) else f"{what}."
+    return told + (f" Not in here: {lacking}." if lacking else "")
+
+
+def _span(results: Results, key: str) -> str:
+    values = sorted({int(run.about[key]) for run in results.runs if key in run.about})
+    ends = dict.fromkeys(number(v) for v in (values[0], values[-1])) if values else {}
+    return f"{' to '.join(ends)} {key}" if ends else ""

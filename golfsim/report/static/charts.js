@@ -1,0 +1,218 @@
+"use strict";
+// Curves that can be read, switched and zoomed, in place of the pictures that stand in the page. Names come from
+// scenarios: they only ever enter the page as text.
+(function () {
+  const HEIGHT = 340;
+  const NARROW = 560;
+
+  function seriesOf(curve, shown) {
+    const edge = { show: shown, scale: "y", stroke: "transparent", width: 0, points: { show: false }, spanGaps: true };
+    const few = curve.mean.filter((value) => value !== null).length < 2;
+    const line = {
+      show: shown, scale: "y", stroke: curve.colour, width: 2, dash: curve.dash, spanGaps: true,
+      points: { show: few, size: 8, fill: curve.colour },
+    };
+    return [line, { ...edge }, { ...edge }];
+  }
+
+  function short(value) {
+    return value === null || value === undefined ? "–" : String(Number(value.toPrecision(4)));
+  }
+
+  // Marks of a log axis: powers of ten, then 1-2-5, then even steps, whichever first gives three.
+  function marks(low, high) {
+    const powers = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) powers.push(10 ** power);
+    const inside = (places) => places.filter((place) => place >= low && place <= high);
+    const decades = inside(powers);
+    const finer = inside(powers.flatMap((power) => [power, 2 * power, 5 * power]));
+    if (decades.length > 4) return decades;
+    if (finer.length > 2) return finer;
+    const rough = (high - low) / 4;
+    const unit = 10 ** Math.floor(Math.log10(rough));
+    const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= rough);
+    return inside([0, 1, 2, 3, 4, 5].map((count) => (Math.ceil(low / step) + count) * step));
+  }
+
+  function swatch(curve) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("width", 26);
+    svg.setAttribute("height", 8);
+    svg.setAttribute("aria-hidden", "true");
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+    for (const [name, value] of Object.entries({ x1: 0, x2: 26, y1: 4, y2: 4, stroke: curve.colour, "stroke-width": 3 })) {
+      line.setAttribute(name, value);
+    }
+    line.setAttribute("stroke-dasharray", curve.dash.map((length) => length * 0.7).join(" "));
+    svg.append(line);
+    return svg;
+  }
+
+  class Chart {
+    constructor(figure, data) {
+      this.figure = figure;
+      this.data = data;
+      this.place = figure.querySelector(".chart");
+      this.legend = figure.querySelector(".legend");
+      this.picture = figure.querySelector(".picture");
+      this.log = data.cycles[0] > 0;
+      this.shown = data.curves.map(() => true);
+      this.zoomed = false;
+      this.plot = null;
+    }
+
+    start() {
+      const controls = this.figure.querySelector(".controls");
+      this.axisButton = controls.querySelector(".axis");
+      this.resetButton = controls.querySelector(".reset");
+      this.swapButton = controls.querySelector(".swap");
+      this.axisButton.addEventListener("click", () => this.switchAxis());
+      this.resetButton.addEventListener("click", () => this.reset());
+      this.swapButton.addEventListener("click", () => this.swap());
+      this.axisButton.disabled = !(this.data.cycles[0] > 0);
+      this.axisButton.setAttribute("aria-pressed", String(this.log));
+      this.place.setAttribute("role", "img");
+      this.place.setAttribute("aria-label", this.picture.alt);
+      this.fillLegend();
+      controls.hidden = this.place.hidden = this.legend.hidden = false;
+      this.picture.hidden = true;
+      this.draw();
+      new ResizeObserver(() => this.resize()).observe(this.place);
+    }
+
+    size() {
+      const width = Math.max(200, Math.floor(this.place.clientWidth));
+      return { width, height: width < NARROW ? 260 : HEIGHT };
+    }
+
+    options() {
+      const { curves } = this.data;
+      const grid = { stroke: "#e8ebef", width: 1 };
+      const ticks = { stroke: "#c3cad2", width: 1, size: 5 };
+      const font = "12px system-ui, 'DejaVu Sans', sans-serif";
+      const axis = { stroke: "#59636e", grid, ticks, font, labelFont: font, labelSize: 18 };
+      return {
+        ...this.size(),
+        legend: { show: false },
+        cursor: { drag: { x: true, y: false, setScale: true }, points: { size: 7 } },
+        scales: {
+          x: { time: false, distr: this.log ? 3 : 1, range: (plot, low, high) => this.span(low, high) },
+          y: { range: (plot, low, high) => this.range(low, high) },
+        },
+        axes: [
+          {
+            ...axis, label: "cycle", size: 32, space: 45,
+            values: (plot, places) => places.map(short),
+            ...(this.log ? { splits: (plot, axis, low, high) => marks(low, high), filter: (plot, places) => places } : {}),
+          },
+          { ...axis, label: this.data.label, size: 52 },
+        ],
+        series: [{}, ...curves.flatMap((curve, place) => seriesOf(curve, this.shown[place]))],
+        bands: curves.map((curve, place) => ({ series: [3 * place + 3, 3 * place + 2], fill: curve.colour + "2e" })),
+        hooks: {
+          setCursor: [(plot) => this.read(plot)],
+          setSelect: [(plot) => { if (plot.select.width > 0) this.zoom(true); }],
+        },
+      };
+    }
+
+    // No empty decades; some room around a single cycle.
+    span(low, high) {
+      return low < high ? [low, high] : [low / 2, high * 2];
+    }
+
+    // From 0 where nothing is zoomed, as in the picture; else what is visible fills the height.
+    range(low, high) {
+      if (low === null || high === null) return [0, 1];
+      const pad = (high - low || Math.abs(high) || 1) * 0.06;
+      return this.zoomed ? [low - pad, high + pad] : [Math.min(0, low), high + pad];
+    }
+
+    draw() {
+      if (this.plot) this.plot.destroy();
+      this.zoom(false);
+      const columns = this.data.curves.flatMap((curve) => [curve.mean, curve.low, curve.high]);
+      this.plot = new uPlot(this.options(), [this.data.cycles, ...columns], this.place);
+      this.plot.over.addEventListener("dblclick", () => this.zoom(false), true);
+    }
+
+    zoom(on) {
+      this.zoomed = on;
+      this.resetButton.disabled = !on;
+    }
+
+    reset() {
+      this.draw();
+    }
+
+    resize() {
+      if (!this.place.hidden && this.place.clientWidth > 0) this.plot.setSize(this.size());
+    }
+
+    switchAxis() {
+      this.log = !this.log;
+      this.axisButton.setAttribute("aria-pressed", String(this.log));
+      this.draw();
+    }
+
+    swap() {
+      const picture = this.picture.hidden;
+      this.picture.hidden = !picture;
+      this.place.hidden = this.legend.hidden = picture;
+      this.axisButton.hidden = this.resetButton.hidden = picture;
+      this.swapButton.setAttribute("aria-pressed", String(picture));
+      if (!picture) this.resize();
+    }
+
+    fillLegend() {
+      this.cycle = document.createElement("span");
+      this.cycle.className = "cycle";
+      this.values = [];
+      this.buttons = this.data.curves.map((curve, place) => {
+        const button = document.createElement("button");
+        const name = document.createElement("span");
+        const value = document.createElement("span");
+        button.type = "button";
+        button.className = "curve";
+        button.setAttribute("aria-pressed", "true");
+        name.textContent = curve.name;
+        value.className = "value";
+        button.append(swatch(curve), name, value);
+        button.addEventListener("click", () => this.toggle(place, !this.shown[place]));
+        this.values.push(value);
+        return button;
+      });
+      this.legend.append(...this.buttons, ...(this.buttons.length > 2 ? this.allAndNone() : []), this.cycle);
+    }
+
+    allAndNone() {
+      return [["all", true], ["none", false]].map(([word, shown]) => {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = word;
+        button.textContent = word;
+        button.addEventListener("click", () => this.buttons.forEach((_, place) => this.toggle(place, shown)));
+        return button;
+      });
+    }
+
+    toggle(place, shown) {
+      this.shown[place] = shown;
+      this.buttons[place].setAttribute("aria-pressed", String(shown));
+      for (const part of [1, 2, 3]) this.plot.setSeries(3 * place + part, { show: shown });
+    }
+
+    read(plot) {
+      const at = plot.cursor.idx;
+      this.cycle.textContent = at === null || at === undefined ? "" : "cycle " + short(this.data.cycles[at]);
+      this.data.curves.forEach((curve, place) => {
+        this.values[place].textContent = this.cycle.textContent && short(curve.mean[at]);
+      });
+    }
+  }
+
+  for (const figure of document.querySelectorAll("figure[data-chart]")) {
+    figure.chart = new Chart(figure, JSON.parse(document.getElementById(figure.dataset.chart).textContent));
+    figure.chart.start();
+  }
+})();

@@ -1,0 +1,338 @@
+"""Comparing strategies: the statistics are right by hand, the better one wins, and equal ones do not."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from golfsim import compare as comparing
+from golfsim.comparing import verdict
+from golfsim.comparing.paired import holm, interval, rank_biserial, student, wilcoxon
+from golfsim.comparing.strategies import Curve, area, direction, reach
+from golfsim.errors import UserError
+
+CYCLES = [1, 10, 100]
+
+
+def runs(value, seeds=range(1, 9), cycles=CYCLES, layer="learning", metric="accuracy.mean", **point):
+    """Rows of runs: the metric is `value` (or value(seed)) at the last cycle and lower by .1 at each one before."""
+    rows = []
+    for seed, (place, cycle) in itertools.product(seeds, enumerate(cycles)):
+        final = value(seed) if callable(value) else value
+        run = {"run": seed, "seed": seed, "cycle": cycle, "layer": layer} | point
+        rows += [
+            run | {"metric": metric, "value": final - 0.1 * (len(cycles) - 1 - place)},
+            run | {"metric": "messages.sent", "value": 10.0 * cycle},
+            run | {"metric": "bytes.sent", "value": 1000.0 * cycle},
+        ]
+    return pd.DataFrame(rows)
+
+
+def log(*parts):
+    return pd.concat(parts, ignore_index=True)
+
+
+def noisy(mean, spread, rng):
+    """Values that are the same for the same seed."""
+    values = {seed: mean + spread * rng.standard_normal() for seed in range(1, 100)}
+    return lambda seed: values[seed]
+
+
+# --- Statistics, by hand
+
+
+def by_flipping(d):
+    """Wilcoxon's p as it is defined: how many of all ways to give signs are as far out."""
+    d = np.array([x for x in d if x != 0])
+    size = np.abs(d)
+    ranks = np.array([(size < x).sum() + ((size == x).sum() + 1) / 2 for x in size])
+    middle = ranks.sum() / 2
+    far = abs(ranks[d > 0].sum() - middle)
+    sums = [ranks[list(signs)].sum() for signs in itertools.product([False, True], repeat=len(d))]
+    return np.mean([abs(s - middle) >= far - 1e-9 for s in sums])
+
+
+@pytest.mark.parametrize(
+    "d",
+    [
+        [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        [0.3, -0.1, 0.2, 0.5, -0.4, 0.7, 0.9],
+        [0.1, 0.1, 0.2, 0.2, -0.1, 0.3, 0.4, 0.4],  # ties
+        [0.0, 0.1, 0.0, -0.2, 0.3, 0.4, 0.5],  # zeros
+        [0.0, 0.1, 0.1, -0.1, 0.3, 0.3, 0.5, 0.5, 0.1, 0.1],  # both
+    ],
+)
+def test_wilcoxon_is_exact_with_ties_and_zeros(d):
+    assert wilcoxon(np.array(d)) == pytest.approx(by_flipping(d))
+
+
+def test_differences_that_only_rounding_tells_apart_are_ties():
+    rounded = np.array([0.1 + 0.2 - 0.3, 0.3 - 0.1, 0.2, 0.4 - 0.2, -0.1])
+    assert wilcoxon(rounded) == pytest.approx(by_flipping([0, 0.2, 0.2, 0.2, -0.1]))
+
+
+def test_many_pairs_with_ties_are_close_to_the_exact_value(rng):
+    d = np.round(rng.normal(0.3, 1, 14), 1)
+    d[d == 0] = 0.1
+    assert len(np.unique(np.abs(d))) < 14
+    assert wilcoxon(d) == pytest.approx(by_flipping(d), abs=0.01)
+
+
+def test_no_difference_at_all_is_no_evidence():
+    assert wilcoxon(np.zeros(8)) == 1
+    assert rank_biserial(np.zeros(8)) == 0
+    assert interval(np.zeros(8)) == (0, 0)
+
+
+def test_holm_by_hand():
+    # Sorted .005, .01, .03, .04 times 4, 3, 2, 1: .02, .03, .06, .04, and never below the one before.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1, 1]
+    assert holm([]) == []
+
+
+def test_the_effect_is_the_share_of_ranks_in_favour_minus_that_against():
+    assert rank_biserial(np.array([0.1, 0.2, 0.3])) == 1
+    assert rank_biserial(np.array([-0.1, -0.2, -0.3])) == -1
+    assert rank_biserial(np.array([-0.1, 0.2, 0.3, 0.0])) == pytest.approx((5 - 1) / 6)
+
+
+def test_the_bootstrap_interval_is_that_of_all_resamples_and_always_the_same():
+    d = np.array([0.0, 0.1, 0.4, 0.7])
+    means = [np.mean(sample) for sample in itertools.product(d, repeat=4)]
+    assert interval(d) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.026)  # means are multiples of .025
+    assert interval(d) == interval(d)
+    assert interval(d[:1]) is None
+
+
+def test_students_interval_by_hand_and_none_of_what_is_infinite():
+    # 1, 2, 3: standard deviation 1, t(.975, 2) = 4.302653
+    assert student(np.array([1.0, 2.0, 3.0])) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
+    assert student(np.array([1.0])) is None
+    assert student(np.array([1.0, math.inf])) is None
+
+
+def curve(values, cycles=(1, 10, 100)):
+    cycles = np.array(cycles, float)
+    return Curve(cycles, np.array(values, float), 10 * cycles, 100 * cycles)
+
+
+def test_the_target_is_reached_between_observations_on_a_line_in_log_cycles():
+    assert reach(curve([0.5, 0.7, 0.9]), 0.8, "higher") == pytest.approx((10**1.5, 10**2.5, 10**3.5))
+    assert reach(curve([0.5, 0.3, 0.1]), 0.2, "lower") == pytest.approx((10**1.5, 10**2.5, 10**3.5))
+
+
+def test_the_first_time_counts_and_never_is_infinite():
+    assert reach(curve([0.5, 0.9, 0.2]), 0.9, "higher")[0] == pytest.approx(10)
+    assert reach(curve([0.95, 0.1, 0.2]), 0.9, "higher")[0] == 1
+    assert reach(curve([0.1, 0.2, 0.3]), 0.9, "higher") == (math.inf,) * 3
+    assert reach(curve([0.1, 0.2, 0.3]), 0.05, "lower") == (math.inf,) * 3
+
+
+def test_the_area_is_the_mean_over_log_cycles():
+    assert area(curve([0.0, 1.0, 1.0]), 1, 100) == pytest.approx(0.75)
+    assert area(curve([0.0, 1.0, 1.0]), 10, 100) == pytest.approx(1)
+    assert area(curve([0.0, 1.0, 1.0]), 10**0.5, 10) == pytest.approx(0.75)
+
+
+# --- Strategies, blocks, pairs
+
+
+def test_the_better_strategy_wins_and_by_how_much(rng):
+    base = noisy(0.8, 0.05, rng)
+    found = comparing.compare(
+        log(runs(base, case="plain"), runs(lambda s: base(s) + 0.03 + 0.001 * s, case="good")), target=0.8
+    )
+    assert found.strategies == ("good", "plain")
+    (pair,) = found.pairs
+    assert (pair.one, pair.other, pair.pairs) == ("good", "plain", 8)
+    assert pair.difference == pytest.approx(0.03 + 0.001 * 4.5)
+    assert 0.031 < pair.low < pair.difference < pair.high < 0.038
+    assert pair.p == pair.p_holm == pytest.approx(2**-7)
+    assert pair.effect == 1
+    assert "“good” has the best accuracy.mean" in verdict.sentence(found)
+    assert "hardly chance" in verdict.sentence(found)
+
+
+def test_pairing_finds_a_difference_that_is_small_beside_the_spread_of_seeds(rng):
+    base = noisy(0.5, 0.2, rng)
+    found = comparing.compare(log(runs(base, case="a"), runs(lambda s: base(s) + 0.01, case="b")))
+    assert found.strategies[0] == "b"
+    assert found.pairs[0].significant
+    spans = {final.strategy: (final.low, final.high) for final in found.finals}
+    assert spans["b"][0] < spans["a"][1]  # their own intervals overlap
+
+
+def test_lower_is_better_for_errors_and_the_other_way_round():
+    rows = [runs(0.1, metric="error.mean", case="few"), runs(0.3, metric="error.mean", case="many")]
+    assert comparing.compare(log(*rows), metric="error").strategies == ("few", "many")
+    assert comparing.compare(log(*rows), metric="error", better="higher").strategies == ("many", "few")
+    assert [direction(m) for m in ("voted_error.mean", "bytes.sent", "auc.mean")] == ["lower", "lower", "higher"]
+    with pytest.raises(UserError, match="not known") as caught:
+        direction("walkers")
+    assert "--better" in caught.value.hint
+
+
+def test_equal_strategies_have_no_winner_in_nineteen_of_twenty_families(rng):
+    families = 200  # of 12 comparisons of 10 pairs each; Wilcoxon's discrete p stays below its level
+    wrong = sum(min(holm([wilcoxon(rng.standard_normal(10)) for _ in range(12)])) < 0.05 for _ in range(families))
+    assert wrong / families <= 0.05 + 3 * (0.05 * 0.95 / families) ** 0.5
+
+
+def test_equal_strategies_are_said_to_be_equal():
+    found = comparing.compare(log(runs(0.8, case="a"), runs(0.8, case="b")))
+    assert found.pairs[0].p_holm == 1
+    assert found.pairs[0].zeros == 8
+    assert "share the first place" in verdict.sentence(found)
+
+
+def test_data_sets_are_blocks_and_ranks_go_over_them(rng):
+    wins = {"good": (0.9, 0.8, 0.7, 0.5), "fair": (0.8, 0.7, 0.6, 0.6), "poor": (0.7, 0.6, 0.5, 0.4)}
+    parts = [
+        runs(noisy(value, 1e-3, rng), case=case, **{"data.set": data})
+        for case, values in wins.items()
+        for data, value in zip("wxyz", values, strict=True)
+    ]
+    found = comparing.compare(log(*parts))
+    assert found.blocks == ("w", "x", "y", "z")
+    assert [(rank.strategy, rank.mean, rank.best) for rank in found.ranks] == [
+        ("good", 1.25, 3), ("fair", 1.75, 1), ("poor", 3.0, 0),
+    ]  # fmt: skip
+    # Friedman by hand: 12 / (4·3·4) Σ R² − 3·4·4 with R = 5, 7, 12 gives 6.5; χ² with two degrees: e^(−6.5/2)
+    assert found.friedman == pytest.approx(math.exp(-6.5 / 2))
+    assert len(found.pairs) == 12
+    assert len(found.overall) == 3
+    over = {(pair.one, pair.other): pair.difference for pair in found.overall}
+    assert over["good", "poor"] == pytest.approx(0.175, abs=2e-3)
+    assert "best in 3 of 4 data sets" in verdict.sentence(found)
+
+
+def test_holm_counts_all_pairs_and_blocks(rng):
+    parts = [
+        runs(noisy(value, 1e-3, rng), case=case, **{"data.set": data})
+        for case, value in {"a": 0.9, "b": 0.8, "c": 0.7}.items()
+        for data in "xy"
+    ]
+    found = comparing.compare(log(*parts))
+    assert [pair.p for pair in found.pairs] == pytest.approx([2**-7] * 6)
+    assert [pair.p_holm for pair in found.pairs] == pytest.approx([6 * 2**-7] * 6)
+
+
+def test_too_few_pairs_are_said_to_be_too_few():
+    few = [runs(lambda s: 0.8 + s / 100, range(1, 6), case="a"), runs(lambda s: 0.5 + s / 50, range(1, 6), case="b")]
+    found = comparing.compare(log(*few))
+    assert found.pairs[0].p == 2**-4  # as far out as five pairs can be
+    assert found.pairs[0].low is not None
+    assert "too few to tell it from chance" in verdict.sentence(found)
+    assert "cannot fall below 0.05" in " ".join(verdict.notes(found))
+
+
+def test_too_many_comparisons_for_the_runs_are_told():
+    parts = [
+        runs(lambda s, v=v: v + s / 1000 * v, range(1, 8), case=case, **{"data.set": data})
+        for case, v in {"a": 0.9, "b": 0.8, "c": 0.7}.items()
+        for data in "xy"
+    ]
+    assert "no corrected p by block can fall below 0.094" in " ".join(verdict.notes(comparing.compare(log(*parts))))
+
+
+def test_seeds_that_have_no_counterpart_are_named_and_left_out():
+    found = comparing.compare(log(runs(0.9, range(1, 10), case="a"), runs(lambda s: s / 20, range(3, 13), case="b")))
+    assert found.pairs[0].pairs == 7
+    assert found.pairs[0].difference == pytest.approx(0.9 - np.mean(range(3, 10)) / 20)
+    assert "“a” lacks seed 10, 11, 12" in found.missing
+    assert "“b” lacks seed 1, 2" in found.missing
+    assert "Left out: “b” lacks seed 1, 2." in verdict.notes(found)
+
+
+def test_a_block_that_one_strategy_lacks_is_named():
+    x, y = {"data.set": "x"}, {"data.set": "y"}
+    found = comparing.compare(log(runs(0.9, case="a", **x), runs(0.8, case="b", **x), runs(0.8, case="a", **y)))
+    assert found.blocks == ("x",)
+    assert found.missing == ("no runs of “b” at y",)
+
+
+def test_what_has_nothing_in_common_is_not_compared():
+    parts = [runs(0.9, case="a", **{"data.set": "x"}), runs(0.8, case="b", **{"data.set": "y"})]
+    with pytest.raises(UserError, match="nothing in common: “a” has x; “b” has y"):
+        comparing.compare(log(*parts))
+    with pytest.raises(UserError, match="no two strategies have a run with the same seed"):
+        comparing.compare(log(runs(0.9, range(1, 5), case="a"), runs(0.9, range(5, 9), case="b")))
+
+
+def test_layers_of_strategies_may_have_different_names():
+    found = comparing.compare(log(runs(0.9, case="a", layer="Golf"), runs(0.8, case="b", layer="walk")))
+    assert found.blocks == ("",)
+    assert len(found.pairs) == 1
+
+
+def test_layers_are_strategies_where_nothing_else_varies_and_blocks_where_all_have_several():
+    both = [runs(0.9, layer="Golf"), runs(0.8, layer="walk")]
+    assert comparing.compare(log(*both)).strategies == ("Golf", "walk")
+    cases = [part.assign(case=case) for case in "ab" for part in both]
+    assert comparing.compare(log(*cases)).blocks == ("Golf", "walk")
+    assert comparing.compare(log(*cases), layer="walk").blocks == ("",)
+
+
+def test_a_run_that_has_one_layer_each_way_needs_no_block_for_it():
+    parts = [runs(0.9, results=r, case=c, layer=layer) for r in "ab" for c, layer in (("x", "Golf"), ("y", "walk"))]
+    assert comparing.compare(log(*parts), by="results").blocks == ("x", "y")
+
+
+def test_infinite_values_are_left_out():
+    rows = log(runs(0.9, case="a"), runs(0.8, case="b"))
+    rows.loc[(rows["cycle"] == 100) & (rows["metric"] == "accuracy.mean") & (rows["case"] == "a"), "value"] = math.inf
+    assert comparing.compare(rows).pairs[0].difference == pytest.approx(0.0)  # .8 at cycle 10
+
+
+def test_keys_that_vary_together_count_once():
+    parts = [
+        runs(v, **{"a.learner": w, "b.learner": w, "data.set": d})
+        for w, v in {"x": 0.9, "y": 0.8}.items()
+        for d in "mn"
+    ]
+    found = comparing.compare(log(*parts))
+    assert found.by == "a.learner"
+    assert found.strategies == ("a.learner = x", "a.learner = y")
+    assert found.block_keys == ("data.set",)
+
+
+def test_which_key_tells_strategies_apart_must_be_said_where_several_do():
+    parts = [runs(0.9, view=view, epsilon=epsilon) for view in (1, 2) for epsilon in (0.5, math.inf)]
+    with pytest.raises(UserError, match="several keys vary") as caught:
+        comparing.compare(log(*parts))
+    assert caught.value.hint == "--by view or --by epsilon"
+    assert comparing.compare(log(*parts), by="view").blocks == ("epsilon = 0.5", "epsilon = ∞")
+    with pytest.raises(UserError, match="nothing varies by “vew”") as caught:
+        comparing.compare(log(*parts), by="vew")
+    assert caught.value.hint == "did you mean “view”?"
+
+
+def test_one_strategy_alone_is_not_compared():
+    with pytest.raises(UserError, match="only one strategy"):
+        comparing.compare(runs(0.9))
+    with pytest.raises(UserError, match="no layer has the metric “acuracy”") as caught:
+        comparing.compare(runs(0.9), metric="acuracy")
+    assert caught.value.hint == "did you mean “accuracy”?"
+
+
+def test_a_median_run_that_never_gets_there_is_told_as_never():
+    found = comparing.compare(
+        log(runs(lambda s: 0.95 if s < 4 else 0.5, case="a"), runs(lambda s: 0.95 if s < 7 else 0.5, case="b")),
+        target=0.9,
+    )
+    costs = {cost.strategy: cost for cost in found.costs}
+    assert (costs["a"].reached, costs["a"].cycles) == (3, None)
+    assert (costs["b"].reached, costs["b"].cycles) == (6, pytest.approx(10**1.5))
+    assert costs["b"].messages == pytest.approx(10**2.5)
+    (table,) = [table for table in verdict.tables(found) if table.title.startswith("To reach")]
+    assert ("a", "3 of 8", "never", "never", "never") in table.rows
+
+
+def test_json_has_neither_nan_nor_infinity():
+    found = comparing.compare(log(runs(0.9, [1], case="a"), runs(0.8, [1], case="b")), target=0.99)
+    text = json.dumps(found.as_dict(), allow_nan=False)
+    assert json.loads(text)["pairs"][0]["low"] is None

@@ -1,7 +1,7 @@
 """Groups of nodes publish the noisy mean of their models; nodes vote with what they receive (Asplund & Frøystad 2015).
 
 An aggregation takes three turns: a group forms; its members send their models to the curator, which costs them budget;
-the curator publishes the mean of what has arrived, if enough has. Whoever leaves in between is missing from the mean,
+the curator publishes the mean of what has arrived, if enough has. Who is not there to send is missing from the mean,
 and a group whose curator leaves, or that falls below the quorum, ends without a result: its members are free again, but
 what they have sent counts as spent.
 """

@@ -5,12 +5,13 @@ import math
 import naive
 import numpy as np
 import pytest
-from helpers import ALPHA, HERE, finished, learning_tree, needs_jit, p_of_chi_square, simulation
+from helpers import ALPHA, HERE, finished, learning_tree, make_raw, needs_jit, p_of_chi_square, simulation
 from scipy import stats
 
 from golfsim import erm, rng
 from golfsim.errors import UserError
 from golfsim.problems import ScenarioError
+from golfsim.records import longest
 from golfsim.runner import guarantees
 from golfsim.scenario import Scenario
 from protocols.regularised_erm import exponential_choice, objective_2008, objective_2011
@@ -499,3 +500,28 @@ def test_lambda_has_no_default():
 def test_a_fit_that_fails_is_told_with_the_layers_key():
     with pytest.raises(UserError, match=r"local\.tolerance: the fit of node"):
         finished(table(tolerance=1e-30))
+
+
+# Records longer than 1
+
+
+def test_noise_as_published_tells_what_longer_records_cost_and_other_noise_refuses_them():
+    keys = {"number": 20, "records": 3, "data": SEGMENTATION | {"scale": ["minmax"]}, "lambda": 0.1}
+    layer = fitted(**keys, **OUTPUT, **PUBLISHED)
+    x = layer.config.records.rows.x.astype(np.float64)
+    length = np.sqrt((x**2).sum(axis=1)).max()
+    assert length > 1.2
+    assert layer.guarantee().epsilon == pytest.approx(2.0 * math.sqrt(x.shape[1]) * length, rel=1e-4)
+    for noise in (OUTPUT, OBJECTIVE, OBJECTIVE | PUBLISHED):
+        with pytest.raises(UserError, match="the longest record has L2 length"):
+            fitted(**keys, **noise)
+
+
+def test_shorter_records_count_as_long_as_1(rng):
+    x = rng.uniform(0, 0.1, (4, 3))
+    raw = make_raw([(x, [0, 1, 1, 0])], 2)
+    assert longest(raw, "l1") == longest(raw, "l2") == 1
+    longer = make_raw([(20 * x, [0, 1, 1, 0])], 2)
+    assert longest(longer, "l1") == pytest.approx(20 * x.sum(axis=1).max(), rel=1e-6)
+    assert longest(longer, "l2") == pytest.approx(20 * np.linalg.norm(x, axis=1).max(), rel=1e-6)
+    assert longest(make_raw([(np.zeros((0, 3)), [])], 2), "l2") == 1

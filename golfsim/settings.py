@@ -97,11 +97,17 @@ class PlotConfig(Settings):
     kind: Literal["convergence", "heatmap", "lines", "none"] = Field(
         "convergence", description="curves over cycles; a heat-map or lines of the last cycle over a sweep; nothing"
     )
-    metric: str = Field("accuracy", description="heat-map and lines: the metric, its mean over nodes and runs")
-    rows: str | None = Field(None, description="heat-map: the key that varies from row to row")
-    columns: str | None = Field(None, description="heat-map: the key that varies from column to column, or “case”")
+    metric: str | tuple[str, ...] = Field(
+        "accuracy",
+        description="heat-map and lines: the metric, its mean over nodes and runs; several where lines or columns say so",
+    )
+    layer: str | None = Field(None, description="the only layer that is drawn; default: all that have the metric")
+    rows: str | None = Field(None, description="heat-map: the key that varies from row to row, or “case”")
+    columns: str | None = Field(
+        None, description="heat-map: the key that varies from column to column, or “case”, “metric”"
+    )
     x: str | None = Field(None, description="lines: the key along the axis")
-    lines: str | None = Field(None, description="lines: the key that tells lines apart, or “case”")
+    lines: str | None = Field(None, description="lines: the key that tells lines apart, or “case”, “layer”, “metric”")
 
     @model_validator(mode="after")
     def _keys(self) -> PlotConfig:
@@ -109,6 +115,8 @@ class PlotConfig(Settings):
             for key in keys:
                 if (self.kind == kind) != (getattr(self, key) is not None):
                     raise ValueError(f"{key}: belongs to kind = “{kind}”, which needs it")
+        if isinstance(self.metric, tuple) and "metric" not in (self.lines, self.columns):
+            raise ValueError("metric: several of them need lines = “metric”, or columns = “metric”")
         return self
 
 

@@ -35,6 +35,7 @@ LINE_HEIGHT = 0.055  # of a label, as a share of the axes
 
 def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
     """The picture that a scenario asks for."""
+    frame = frame if plot.layer is None else only(frame, plot.layer)
     if plot.kind == "heatmap":
         assert plot.rows is not None
         assert plot.columns is not None
@@ -44,6 +45,15 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
         assert plot.lines is not None
         return lines(frame, plot.x, plot.lines, plot.metric)
     return convergence(frame)
+
+
+def only(frame: pd.DataFrame, layer: str) -> pd.DataFrame:
+    """The rows of one layer."""
+    rows = frame[frame["layer"] == layer]
+    if rows.empty:
+        known = [str(name) for name in frame["layer"].unique()]
+        raise UserError(f"no layer is called “{layer}”", key="plot.layer", hint=nearest(layer, known))
+    return rows
 
 
 def convergence(frame: pd.DataFrame, metric: str = "error", ax: Axes | None = None) -> Axes:
@@ -109,34 +119,52 @@ def _curves(frame: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
     return found
 
 
-def last_means(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFrame:
-    """The metric at each point's last cycle: mean and standard error over runs, by the keys given."""
-    rows = frame[frame["metric"] == f"{metric}.mean"]
-    if rows.empty:
-        raise UserError(f"no layer has the metric “{metric}”", key="plot.metric")
+def last_means(frame: pd.DataFrame, metric: str | tuple[str, ...], keys: list[str]) -> pd.DataFrame:
+    """Metrics at each point's last cycle: mean and standard error over runs, by the keys given."""
+    wanted = {f"{name}.mean": name for name in ((metric,) if isinstance(metric, str) else metric)}
+    rows = frame[frame["metric"].isin(wanted)]
+    missing = set(wanted) - set(rows["metric"])
+    if missing:
+        raise UserError(f"no layer has the metric “{wanted[min(missing)]}”", key="plot.metric")
     unknown = [key for key in keys if key not in frame]
     if unknown:
         raise UserError(f"the sweep does not vary “{unknown[0]}”", hint=nearest(unknown[0], varied(frame)))
     groups = [*varied(frame), "run"]
     last = rows[rows["cycle"] == rows.groupby(groups, observed=True)["cycle"].transform("max")]
+    last = last.assign(metric=last["metric"].astype(str).map(wanted))
     return last.groupby(keys, observed=True, sort=False)["value"].agg(["mean", "sem"]).reset_index()
 
 
 def _facets(frame: pd.DataFrame, used: list[str]) -> list[tuple[str, pd.DataFrame]]:
-    """The part of the log for each combination of the keys that a figure does not show by itself."""
-    rest = [key for key in varied(frame) if key not in used]
+    """The part of the log for each combination of the keys that a figure does not show by itself.
+
+    A key that goes with those shown (λ with ε, in a zip group) needs no panels of its own.
+    """
+    shown = [key for key in used if key in varied(frame)]
+    points = frame[varied(frame)].drop_duplicates()
+    rest: list[str] = []
+    for key in varied(frame):
+        if key not in used and not _goes_with(points, [*shown, *rest], key):
+            rest.append(key)
     if not rest:
         return [("", frame)]
     parts = frame.groupby(rest, observed=True, sort=False)
     return [(", ".join(map(str, values)), part) for values, part in parts]
 
 
-def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accuracy") -> Axes:
-    """The metric's mean over runs for each pair of values, a panel for each combination of the other keys."""
+def _goes_with(points: pd.DataFrame, shown: list[str], key: str) -> bool:
+    if not shown:
+        return False
+    return bool((points.groupby(shown, observed=True, dropna=False)[key].nunique(dropna=False) == 1).all())
+
+
+def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str | tuple[str, ...] = "accuracy") -> Axes:
+    """The metrics' means over runs for each pair of values, a panel for each combination of the other keys."""
     import matplotlib.pyplot as plt
     import seaborn as sns
 
     parts = _facets(frame, [rows, columns])
+    label = _common(metric)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             1, len(parts), figsize=(0.6 + 3.3 * len(parts), 2.9), layout="constrained", squeeze=False
@@ -146,7 +174,7 @@ def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accurac
             table = means.pivot_table(index=rows, columns=columns, values="mean", observed=True, sort=False)
             sns.heatmap(
                 table, ax=ax, annot=True, fmt=".2f", vmin=0, vmax=1, cmap="cividis", cbar=ax is axes[0, -1],
-                annot_kws={"size": 7}, cbar_kws={"label": metric},
+                annot_kws={"size": 7}, cbar_kws={"label": label},
             )  # fmt: skip
             ax.set(title=title, xlabel="", ylabel=_short(rows) if ax is axes[0, 0] else "")
             ax.grid(visible=False)
@@ -156,13 +184,14 @@ def heatmap(frame: pd.DataFrame, rows: str, columns: str, metric: str = "accurac
     return axes[0, 0]  # type: ignore[no-any-return]
 
 
-def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axes:
-    """The metric's mean over runs against a key, with standard errors; a panel for each combination of the others."""
+def lines(frame: pd.DataFrame, x: str, by: str, metric: str | tuple[str, ...] = "accuracy") -> Axes:
+    """The metrics' means over runs against a key, with standard errors; a panel for each combination of the others."""
     import matplotlib.pyplot as plt
     import seaborn as sns
     from matplotlib.ticker import StrMethodFormatter
 
     parts = _facets(frame, [x, by])
+    label = _common(metric)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             1, len(parts), figsize=(0.4 + 3 * len(parts), 3.6), layout="constrained", squeeze=False, sharey=True
@@ -176,7 +205,7 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str = "accuracy") -> Axe
                 ax.errorbar(
                     curve[x], curve["mean"], curve["sem"], fmt=dash, color=colour, label=str(name), capsize=2, lw=1.3
                 )
-            ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=metric if ax is axes[0, 0] else "")
+            ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=label if ax is axes[0, 0] else "")
             ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False)
@@ -193,6 +222,11 @@ def say(figure: Figure, note: str) -> None:
 def _number(value: Any) -> str:
     """A value of a sweep as a tick label: 100 for 100.0, ∞ for inf."""
     return f"{value:g}".replace("inf", "∞") if isinstance(value, float) else str(value)
+
+
+def _common(metric: str | tuple[str, ...]) -> str:
+    """What an axis is called: the metric, or the last word of several (local_error, error)."""
+    return metric if isinstance(metric, str) else metric[0].rpartition("_")[2]
 
 
 def _short(key: str) -> str:

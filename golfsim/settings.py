@@ -99,7 +99,7 @@ class PlotConfig(Settings):
     )
     metric: str | tuple[str, ...] = Field(
         "accuracy",
-        description="heat-map and lines: the metric, its mean over nodes and runs; several where lines or columns say so",
+        description="heat-map and lines: the metric, its mean over nodes and runs; or several, with “metric” below",
     )
     layer: str | None = Field(None, description="the only layer that is drawn; default: all that have the metric")
     rows: str | None = Field(None, description="heat-map: the key that varies from row to row, or “case”")

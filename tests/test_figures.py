@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 
 from golfsim.errors import UserError
 from golfsim.report import figures
+from golfsim.settings import PlotConfig
 
 CYCLES = [1, 10, 100, 1000]
 STATISTICS = {"mean": 0.5, "q05": 0.4, "q95": 0.75}
@@ -148,3 +149,62 @@ def test_bands_that_would_hide_each_other_are_left_out():
         ax = figures.convergence(frame_of(curves))
         assert len(ax.collections) == bands
         mpl.pyplot.close(ax.figure)
+
+
+def swept(**columns):
+    """A log of two layers at points of a sweep, one for each place of the columns; values are 1, 2, … and 10 more."""
+    size = len(next(iter(columns.values())))
+    rows = [
+        (run, 3, layer, f"{metric}.mean", float(place + 1) + 10 * (layer == "b"), *(c[place] for c in columns.values()))
+        for run in (1, 2)
+        for layer in "ab"
+        for metric in ("error", "local_error")
+        for place in range(size)
+    ]
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value", *columns])
+
+
+def drawn(ax):
+    """The panels of a figure: title, and for each line its name and heights."""
+    return {
+        panel.get_title(): {bar.get_label(): list(bar.lines[0].get_ydata()) for bar in panel.containers}
+        for panel in ax.figure.axes
+    }
+
+
+def test_only_the_layer_that_is_asked_for_is_drawn():
+    plot = PlotConfig(kind="lines", x="x", lines="case", metric="error", layer="b")
+    rows = swept(x=[1.0, 2.0], case=["one", "one"])
+    assert drawn(figures.of(plot, rows)) == {"": {"one": [11.0, 12.0]}}
+    with pytest.raises(UserError, match="no layer is called “c”"):
+        figures.of(PlotConfig(layer="c"), rows)
+
+
+def test_several_metrics_or_layers_are_lines_of_their_own():
+    rows = swept(x=[1.0, 2.0])
+    by_metric = figures.lines(figures.only(rows, "a"), "x", "metric", ("error", "local_error"))
+    assert drawn(by_metric) == {"": {"error": [1.0, 2.0], "local_error": [1.0, 2.0]}}
+    assert by_metric.get_ylabel() == "error"
+    assert drawn(figures.lines(rows, "x", "layer", "error")) == {"": {"a": [1.0, 2.0], "b": [11.0, 12.0]}}
+    with pytest.raises(UserError, match="no layer has the metric “auc”"):
+        figures.lines(rows, "x", "metric", ("error", "auc"))
+    with pytest.raises(ValueError, match="several of them need"):
+        PlotConfig(kind="lines", x="x", lines="case", metric=("error", "auc"))
+
+
+def test_a_key_that_goes_with_those_shown_makes_no_panels():
+    rows = swept(x=[1.0, 2.0], goes_with_x=[5.0, 6.0])
+    assert drawn(figures.lines(figures.only(rows, "a"), "x", "layer", "error")) == {"": {"a": [1.0, 2.0]}}
+    panels = swept(x=[1.0, 2.0, 1.0, 2.0], rule=["right", "right", "wrong", "wrong"], goes_with_rule=[1, 1, 2, 2])
+    found = drawn(figures.lines(figures.only(panels, "a"), "x", "layer", "error"))
+    assert found == {"right": {"a": [1.0, 2.0]}, "wrong": {"a": [3.0, 4.0]}}
+
+
+def test_a_short_axis_has_ticks_at_its_values_and_a_long_one_at_decades():
+    def ticks(values):
+        ax = figures.lines(figures.only(swept(x=values), "a"), "x", "layer", "error")
+        ax.figure.draw_without_rendering()
+        return {text.get_text() for text in ax.get_xticklabels()} | {t.get_text() for t in ax.get_xticklabels("minor")}
+
+    assert ticks([5.0, 10.0, 50.0]) - {""} == {"5", "10", "50"}
+    assert {"1", "100"} <= ticks([1.0, 10.0, 100.0, 1000.0])

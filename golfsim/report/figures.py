@@ -30,6 +30,7 @@ LABELS = {"error": "0-1 error on the test set", "voted_error": "0-1 error of the
 GREY = "0.35"
 NOTE_STYLE: Any = {"fontsize": "small", "color": GREY, "wrap": True}
 MOST_BANDS = 3
+FEW_DECADES, MOST_TICKS = 30, 5
 LINE_HEIGHT = 0.055  # of a label, as a share of the axes
 
 
@@ -188,7 +189,6 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str | tuple[str, ...] = 
     """The metrics' means over runs against a key, with standard errors; a panel for each combination of the others."""
     import matplotlib.pyplot as plt
     import seaborn as sns
-    from matplotlib.ticker import StrMethodFormatter
 
     parts = _facets(frame, [x, by])
     label = _common(metric)
@@ -206,11 +206,21 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str | tuple[str, ...] = 
                     curve[x], curve["mean"], curve["sem"], fmt=dash, color=colour, label=str(name), capsize=2, lw=1.3
                 )
             ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=label if ax is axes[0, 0] else "")
-            ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            _tick(ax, means[x].astype(float).unique())
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3), frameon=False)
         say(figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _tick(ax: Axes, values: Any) -> None:
+    """Ticks at decades, or where the axis has hardly any of these, at some of the values."""
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    if values.min() > 0 and values.max() / values.min() < FEW_DECADES:
+        ax.set_xticks(sorted(values)[:: -(-len(values) // MOST_TICKS)])
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def say(figure: Figure, note: str) -> None:

@@ -37,11 +37,17 @@ def test_the_printed_lasso_is_hardly_regularised_so_that_noise_cannot_hurt_it():
     assert errors("v20_t2", 10, "algorithm1", case="inseparable") < 0.05
 
 
-def test_the_lasso_of_the_mean_is_near_what_was_published():
-    # Published .029 and .062; here .037 (sd .019) and .062 (sd .017).
-    for case, value in (("separable", 0.029), ("inseparable", 0.062)):
+def test_the_lasso_of_the_mean_suffers_from_noise_as_published():
+    # Published .029 and .062; here .042 (sd .023) and .068 (sd .021) over 250 folds: four sd of a mean of FOLDS.
+    for case, value, sd in (("separable", 0.042, 0.023), ("inseparable", 0.068, 0.021)):
         (found,) = errors("v20_forms", FOLDS, "algorithm1_mean", case=case)
-        assert found == pytest.approx(value, abs=0.02)
+        assert found == pytest.approx(value, abs=4 * sd / np.sqrt(FOLDS))
+
+
+def test_f6_logistic_regression_of_fifty_records_is_wrong_as_often_as_the_paper_says_that_it_is_right():
+    # Published .86, by a rule that is printed with the wrong sign; here .140 (sd .05), and 1 − .86 is .14.
+    (found,) = errors("v20_f6", FOLDS, "logistic", nodes__records=50)
+    assert found == pytest.approx(0.14, abs=4 * 0.05 / np.sqrt(FOLDS))
 
 
 def test_with_the_right_noise_objective_perturbation_beats_output_perturbation():

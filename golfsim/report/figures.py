@@ -208,7 +208,8 @@ def lines(frame: pd.DataFrame, x: str, by: str, metric: str | tuple[str, ...] = 
             ax.set(title=title, xscale="log", xlabel=_short(x), ylabel=label if ax is axes[0, 0] else "")
             _tick(ax, means[x].astype(float).unique())
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 3, 1 + len(parts)), frameon=False)
+        columns = min(len(labels), 3, 1 + len(parts))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         say(figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 

@@ -124,11 +124,19 @@ class PlotConfig(Settings):
         description="curves over cycles; the last cycle over a sweep as heat-map, lines, error bars, or accuracy over "
         "ε with label recovery beneath; nothing",
     )
-    metric: str = Field("accuracy", description="all but curves: the metric, its mean over nodes and runs")
-    rows: str | None = Field(None, description="heat-map: the key that varies from row to row")
-    columns: str | None = Field(None, description="heat-map: the key that varies from column to column, or “case”")
+    metric: str | tuple[str, ...] = Field(
+        "accuracy",
+        description="all but curves: the metric, its mean over nodes and runs; or several, told apart by “metric”",
+    )
+    layer: str | None = Field(None, description="the only layer that is drawn; default: all that have the metric")
+    rows: str | None = Field(None, description="heat-map: the key that varies from row to row, or “case”, “metric”")
+    columns: str | None = Field(
+        None, description="heat-map: the key that varies from column to column, or “case”, “metric”"
+    )
     x: str | None = Field(None, description="lines, bars, privacy-utility: the key along the axis")
-    lines: str | None = Field(None, description="the same: the key that tells lines apart, or “case”; lines needs it")
+    lines: str | None = Field(
+        None, description="the same: the key that tells lines apart, or “case”, “layer”, “metric”; lines needs it"
+    )
 
     @model_validator(mode="after")
     def _keys(self) -> PlotConfig:
@@ -137,6 +145,8 @@ class PlotConfig(Settings):
             if given != (self.kind in kinds) and not optional:
                 belongs = " or ".join(f"“{kind}”" for kind in kinds)
                 raise ValueError(f"{key}: belongs to kind = {belongs}, which needs it")
+        if isinstance(self.metric, tuple) and "metric" not in (self.lines, self.rows, self.columns):
+            raise ValueError("metric: several of them need lines, rows or columns = “metric”")
         return self
 
 

@@ -12,6 +12,7 @@ from matplotlib.colors import to_rgb
 
 from golfsim.errors import UserError
 from golfsim.report import curves, figures, numbers, style
+from golfsim.settings import PlotConfig
 
 CYCLES = [1, 10, 100, 1000]
 STATISTICS = {"mean": 0.5, "q05": 0.4, "q95": 0.75}
@@ -327,3 +328,45 @@ def test_names_at_the_ends_move_as_little_as_may_be():
     near = curves.apart([0.5, 0.5, 0.5])
     assert near == pytest.approx([0.5 - curves.LINE_HEIGHT, 0.5, 0.5 + curves.LINE_HEIGHT])
     assert min(curves.apart([0.0, 0.0, 0.0, 0.01])) == 0
+
+
+# What a scenario asks for
+
+
+def pointed(**columns):
+    """A log of two layers at points of a sweep, one for each place of the columns; values are 1, 2, … and 10 more."""
+    size = len(next(iter(columns.values())))
+    rows = [
+        (run, 3, layer, f"{metric}.mean", float(place + 1) + 10 * (layer == "b"), *(c[place] for c in columns.values()))
+        for run in (1, 2)
+        for layer in "ab"
+        for metric in ("error", "local_error")
+        for place in range(size)
+    ]
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value", *columns])
+
+
+def heights(ax):
+    """The lines of all panels of a figure: name and heights."""
+    panels = [panel for panel in ax.figure.axes if panel.get_visible()]
+    return [{bar.get_label(): list(bar.lines[0].get_ydata()) for bar in panel.containers} for panel in panels]
+
+
+def test_only_the_layer_that_is_asked_for_is_drawn():
+    plot = PlotConfig(kind="lines", x="x", lines="case", metric="error", layer="b")
+    rows = pointed(x=[1.0, 2.0], case=["one", "one"])
+    assert heights(figures.of(plot, rows)) == [{"one": [11.0, 12.0]}]
+    with pytest.raises(UserError, match="no layer is called “c”"):
+        figures.of(PlotConfig(layer="c"), rows)
+
+
+def test_several_metrics_or_layers_are_lines_of_their_own():
+    rows = pointed(x=[1.0, 2.0])
+    several = PlotConfig(kind="lines", x="x", lines="metric", metric=("error", "local_error"), layer="a")
+    assert heights(figures.of(several, rows)) == [{"error": [1.0, 2.0], "local error": [1.0, 2.0]}]
+    layers = PlotConfig(kind="lines", x="x", lines="layer", metric="error")
+    assert heights(figures.of(layers, rows)) == [{"a": [1.0, 2.0], "b": [11.0, 12.0]}]
+    with pytest.raises(UserError, match="no layer has the metric “auc”"):
+        figures.of(PlotConfig(kind="lines", x="x", lines="metric", metric=("error", "auc")), rows)
+    with pytest.raises(ValueError, match="several of them need"):
+        PlotConfig(kind="lines", x="x", lines="case", metric=("error", "auc"))

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from golfsim.cli import app
 from golfsim.engine import Simulation
+from golfsim.fetch import card_of, complete
 from golfsim.scenario import Scenario
 from golfsim.sweep import points
 
@@ -75,6 +76,10 @@ def test_a_shipped_scenario_begins_with_its_claim(file):
 @needs_jit
 def test_a_shipped_scenario_runs_at_points_from_all_over_its_sweep(file):
     found = points(Scenario.load(file))
+    sets = {point.scenario.data.set for point in found if point.scenario.data is not None}
+    absent = [name for name in sets if card_of(name).kind == "fetched" and not complete(card_of(name))]
+    if absent:
+        pytest.skip(f"golfsim data fetch {absent[0]}")
     for point in found[:: max(len(found) // 6, 1)]:
         run = Simulation(point.scenario.change({"cycles": 2, "runs": 1}))
         for _ in run:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from golfsim.errors import UserError, nearest
+from golfsim.log import note_of, noted
 from golfsim.report import numbers
 from golfsim.report.curves import LINE_HEIGHT, convergence, messages, online, overlay, small_multiples, spent
 from golfsim.report.grids import bars, heatmap, learning_curve, lines, privacy_utility
@@ -21,27 +23,75 @@ if TYPE_CHECKING:
     from golfsim.settings import PlotConfig
 
 __all__ = [
-    "LINE_HEIGHT", "STYLE", "animation", "bars", "confusion", "convergence", "curves_of", "degrees", "drawing",
-    "heatmap", "last_means", "learning_curve", "lines", "messages", "of", "online", "overlay", "plane_of",
-    "privacy_utility", "raster", "roc", "save", "say", "scatter", "small_multiples", "spent", "time_table", "time_to",
+    "LINE_HEIGHT",
+    "STYLE",
+    "animation",
+    "bars",
+    "confusion",
+    "convergence",
+    "curves_of",
+    "degrees",
+    "drawing",
+    "heatmap",
+    "last_means",
+    "learning_curve",
+    "lines",
+    "messages",
+    "of",
+    "online",
+    "only",
+    "overlay",
+    "plane_of",
+    "privacy_utility",
+    "raster",
+    "roc",
+    "save",
+    "say",
+    "scatter",
+    "side_by_side",
+    "small_multiples",
+    "spent",
+    "time_table",
+    "time_to",
     "varied",
 ]  # fmt: skip
 
 MOST_CURVES = 8  # of one picture
+MEASURE = "measure"  # the column that tells several metrics apart
 
 
 def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
     """The picture that a scenario asks for."""
+    frame = frame if plot.layer is None else only(frame, plot.layer)
+    metrics = (plot.metric,) if isinstance(plot.metric, str) else plot.metric
+    frame = frame if len(metrics) == 1 else side_by_side(frame, metrics)
+    rows, columns, lines_ = (MEASURE if key == "metric" else key for key in (plot.rows, plot.columns, plot.lines))
     if plot.kind == "heatmap":
-        assert plot.rows is not None
-        assert plot.columns is not None
-        return heatmap(frame, plot.rows, plot.columns, plot.metric)
+        assert rows is not None
+        assert columns is not None
+        return heatmap(frame, rows, columns, metrics[0])
     if plot.kind in ("lines", "bars", "privacy-utility"):
         assert plot.x is not None
         kinds: dict[str, Callable[..., Axes]] = {"lines": lines, "bars": bars, "privacy-utility": privacy_utility}
-        draw = kinds[plot.kind]
-        return draw(frame, plot.x, plot.lines, plot.metric)
+        return kinds[plot.kind](frame, plot.x, lines_, metrics[0])
     return curves_of(frame)
+
+
+def only(frame: pd.DataFrame, layer: str) -> pd.DataFrame:
+    """The rows of one layer."""
+    rows = frame[frame["layer"] == layer]
+    if rows.empty:
+        known = [str(name) for name in frame["layer"].unique()]
+        raise UserError(f"no layer is called “{layer}”", key="plot.layer", hint=nearest(layer, known))
+    return rows
+
+
+def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> pd.DataFrame:
+    """Several metrics as one, the first of them, told apart by a further column."""
+    import pandas as pd
+
+    parts = [numbers.rows_of(frame, metric).assign(**{MEASURE: metric.replace("_", " ")}) for metric in metrics]
+    return noted(pd.concat(parts).assign(metric=f"{metrics[0]}.mean"), [note_of(frame)])
 
 
 def curves_of(frame: pd.DataFrame, metric: str = "error") -> Axes:

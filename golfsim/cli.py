@@ -158,6 +158,40 @@ def report(
     print(f"report in {out}")
 
 
+@app.command()
+def reproduce(
+    items: Annotated[
+        list[str] | None, typer.Argument(metavar="[H17|A15|C17|V20|ID]…", help="sources or single items; default: all")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="where runs and page go")] = Path("results/reproduction"),
+    quick: Annotated[bool, typer.Option("--quick", help="a small version of everything")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="processes that share the runs")] = None,
+) -> None:
+    """Run the published experiments again and write a page that puts what was published beside what came out."""
+    from golfsim import batch, progress, runner
+    from golfsim.log import write_whole
+    from golfsim.report import published
+    from golfsim.report import reproduce as again
+
+    chosen = published.chosen(items or [])
+    found = []
+    with runner.listening() as interrupt:
+        how = batch.How(workers)
+        shown = lambda name: progress.for_this_output()  # noqa: E731 - each item has a bar of its own
+        for one in again.reproduce(chosen, out, how, quick=quick, shown=shown, interrupt=interrupt):
+            words = ", ".join(f"{count} {kind}" for kind, count in one.verdicts().items()) or one.why_not
+            print(f"{one.item.id}: {words}", flush=True)
+            found.append(one)
+    if interrupt.asked:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(130)
+    page = out / ("quick.html" if quick else "reproduction.html")
+    with _writing(page):
+        text = again.html(found, quick)
+        write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
+    print(f"page in {page}")
+
+
 def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
     if plot.kind != "none" and (frame["metric"] == "error.mean").any():
         from golfsim.report import figures

@@ -27,6 +27,7 @@ from golfsim.report import figures, fitting, sections
 if TYPE_CHECKING:
     import pandas as pd
     from jinja2 import Environment
+    from matplotlib.axes import Axes
 
     from golfsim.compare import Comparison
     from golfsim.report import Drawing
@@ -84,6 +85,23 @@ def html(found: results.Results, title: str | None = None, by: str | None = None
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         version=golfsim.__version__,
     )  # fmt: skip
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A page of ours with some values, all of them escaped."""
+    style = _static("page.css")
+    return _templates().get_template(template).render(style=style, version=golfsim.__version__, **values)
+
+
+def as_uri(ax: Axes) -> str:
+    """A figure as a data URI; it is closed."""
+    import matplotlib.pyplot as plt
+
+    figure: Any = ax.figure
+    try:
+        return _uri("image/png", _bytes(figure, "png"))
+    finally:
+        plt.close(figure)
 
 
 def _templates() -> Environment:

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from golfsim import batch
+from golfsim import batch, results
 from golfsim.errors import UserError
 from golfsim.places import shipped
-from golfsim.report.published import Item, Judged, Verdict, judge_claim, judge_value
+from golfsim.report import sections
+from golfsim.report.published import CLOSE, Item, Judged, Verdict, judge_claim, judge_value
 from golfsim.runner import Interrupt
 from golfsim.scenario import Scenario
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from golfsim.progress import Progress
+
+
+KINDS: tuple[Verdict, ...] = ("agrees", "differs", "cannot be compared")
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class Reproduced:
     judged: list[Judged]
     folder: Path
     runs: int = 0
-    guarantees: dict[str, str] = field(default_factory=dict)
+    guarantees: dict[str, str] = field(default_factory=dict)  # by strategy and layer
+    picture: str = ""  # as a data URI
     why_not: str = ""
 
     def verdicts(self) -> Counter[Verdict]:
@@ -64,7 +69,34 @@ def _one(item: Item, folder: Path, how: batch.How, quick: bool, shown: Progress,
     if made.failures and frame is None:
         raise UserError(made.complaint())
     assert frame is not None
-    return Reproduced(item, list(judged(item, frame)), folder, frame["seed"].nunique())
+    return Reproduced(
+        item,
+        list(judged(item, frame)),
+        folder,
+        frame["seed"].nunique(),
+        promises(folder),
+        picture(scenario, frame),
+        made.complaint() if made.failures else "",
+    )
+
+
+def promises(folder: Path) -> dict[str, str]:
+    """What each layer of each case guarantees, as far as they differ."""
+    found = results.find([folder])
+    told = sections.guarantees(found, sections.usual(sections.factors(found)))
+    return {" ".join(filter(None, (p.strategy, p.layer))): p.guarantee for p in told}
+
+
+def picture(scenario: Scenario, frame: pd.DataFrame) -> str:
+    """The picture that the scenario asks for; none where it has none, or the log is too small for it."""
+    from golfsim.report import figures, page
+
+    if scenario.plot.kind == "none" or not (frame["metric"] == "error.mean").any():
+        return ""
+    try:
+        return page.as_uri(figures.of(scenario.plot, frame))
+    except UserError:
+        return ""
 
 
 def scenario_of(item: Item, quick: bool) -> Scenario:
@@ -88,11 +120,29 @@ def _asked(ask: Callable[[], Judged], what: str) -> Judged:
         return Judged(what, "", "", "cannot be compared", str(error))
 
 
-def summary(found: list[Reproduced]) -> list[dict[str, Any]]:
-    """A row for each item: how many of its values and claims agree, differ, or cannot be compared."""
-    rows = []
+def html(found: list[Reproduced], quick: bool) -> str:
+    """The page: what was published beside what came out, item by item."""
+    from golfsim.report import page
+
+    counts = sum((one.verdicts() for one in found), Counter())
+    words = ", ".join(f"{counts[kind]} {kind if kind != 'agrees' else 'agree'}" for kind in KINDS if counts[kind])
+    return page.rendered(
+        "reproduction.html",
+        title="Published experiments, run again",
+        summary=f"{len(found)} tables, figures and experiments of {len({one.item.source for one in found})} sources: "
+        f"of their values and claims {words}.",
+        quick=quick,
+        found=found,
+        kinds=KINDS,
+        close=CLOSE,
+        classes={"agrees": "private", "differs": "open", "cannot be compared": ""},
+    )
+
+
+def markdown(found: list[Reproduced]) -> str:
+    """The verdicts as a table for a README."""
+    lines = ["| item | what | agrees | differs | cannot be compared |", "|---|---|---|---|---|"]
     for one in found:
         counts = one.verdicts()
-        kinds: tuple[Verdict, ...] = ("agrees", "differs", "cannot be compared")
-        rows.append({"item": one.item.id, "what": one.item.what} | {kind: counts[kind] for kind in kinds})
-    return rows
+        lines.append(f"| {one.item.id} | {one.item.what} | " + " | ".join(str(counts[k] or "") for k in KINDS) + " |")
+    return "\n".join(lines)

@@ -370,3 +370,22 @@ def test_several_metrics_or_layers_are_lines_of_their_own():
         figures.of(PlotConfig(kind="lines", x="x", lines="metric", metric=("error", "auc")), rows)
     with pytest.raises(ValueError, match="several of them need"):
         PlotConfig(kind="lines", x="x", lines="case", metric=("error", "auc"))
+
+
+def test_a_key_that_goes_with_those_shown_makes_no_panels():
+    rules = {"rule": ["right", "right", "wrong", "wrong"], "goes_with_rule": [1, 1, 2, 2]}
+    found = figures.lines(figures.only(pointed(x=[1.0, 2.0] * 2, **rules), "a"), "x", "rule", "error")
+    assert heights(found) == [{"right": [1.0, 2.0], "wrong": [3.0, 4.0]}]
+
+
+def test_a_line_looks_the_same_in_all_panels_and_the_key_names_those_of_all():
+    columns = {"panel": ["p", "p", "q", "q"], "rule": ["a", "a", "b", "b"]}
+    rows = figures.only(pointed(x=[1.0, 2.0] * 2, **columns, also=[1, 2, 1, 2]), "a")
+    rows = pd.concat([rows, rows[rows["panel"] == "p"].assign(rule="b", value=9.0)])
+    ax = figures.lines(rows.drop(columns="also"), "x", "rule", "error")
+    looks = {}
+    for panel in ax.figure.axes:
+        for bar in panel.containers:
+            looks.setdefault(bar.get_label(), set()).add(to_rgb(bar.lines[0].get_color()))
+    assert {name: len(colours) for name, colours in looks.items()} == {"a": 1, "b": 1}
+    assert [text.get_text() for text in ax.figure.legends[0].get_texts()][:2] == ["a", "b"]

@@ -116,36 +116,41 @@ def lines(
     across = min(len(parts), 3)
     down = -(-len(parts) // across)
     with styled():
-        words = [*_names(frame, by), "bars: 95 % interval of the mean over 10 runs"]
+        names = _names(frame, by)
+        words = [*names.values(), "bars: 95 % interval of the mean over 10 runs"]
         width = max(COLUMN, PAGE * across / 3)
         tall = down * 1.9 + 0.3 + 0.15 * lines_of(words, width)
         axes = panels(figure, down, across, (width, tall), sharey=True)
         for ax, (title, part) in zip(axes.flat, parts, strict=False):
-            _against(ax, numbers.last_means(part, metric, [by, x] if by else [x]), x, by)
+            _against(ax, numbers.last_means(part, metric, [by, x] if by else [x]), x, by, names)
             ax.set(title=plain(title), ylabel=numbers.label_of(metric) if ax in axes[:, 0] else "")
         for ax in axes.flat[len(parts) :]:
             ax.set_visible(False)
-        beneath(axes[0, 0].figure, [*_handles(axes[0, 0], by), _bars_of(frame, metric)], 3)
+        beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric)], 3)
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 
 
-def _names(frame: pd.DataFrame, by: str | None) -> list[str]:
-    return [number(value) for value in dict.fromkeys(frame[by].dropna())] if by in frame else []
+def _names(frame: pd.DataFrame, by: str | None) -> dict[Any, str]:
+    """What each line is called; the same line looks the same in all panels."""
+    if by is None or by not in frame:
+        return {"": ""}
+    return {value: plain(numbers.value_of(by, value)) for value in dict.fromkeys(frame[by].dropna())}
 
 
-def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None) -> None:
+def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None, names: dict[Any, str]) -> None:
     """Lines of means with intervals over a key; infinity stands at the right, a step beyond the largest number."""
-    names = list(dict.fromkeys(means[by])) if by else [""]
     ticks = sorted(float(value) for value in set(means[x]))
     spots = places(ticks)
-    for place, name in enumerate(names):
+    for place, (name, label) in enumerate(names.items()):
         curve = (means[means[by] == name] if by else means).astype({x: float}).sort_values(x)
+        if curve.empty:
+            continue
         how = look(place)
         at = [spots[value] for value in curve[x]]
         half = (curve["high"] - curve["mean"]).fillna(0)
         ax.errorbar(
-            at, curve["mean"], half, ls=how.dash, color=how.colour, marker=how.marker, label=plain(number(name)),
+            at, curve["mean"], half, ls=how.dash, color=how.colour, marker=how.marker, label=label,
             capsize=1.5, elinewidth=0.7, ms=3,
         )  # fmt: skip
     _scale(ax, ticks, spots, short(x))
@@ -168,7 +173,8 @@ def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) 
     if min(at) > 0 and max(at) >= 8 * min(at):
         ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
-    kept = thinned(ticks, spots, log=ax.get_xscale() == "log")
+    most = max(3, min(9, 40 // (1 + max(len(number(value)) for value in ticks))))
+    kept = thinned(ticks, spots, log=ax.get_xscale() == "log", most=most)
     ax.set_xticks([spots[value] for value in kept], [number(value) for value in kept])
     ax.set_xlabel(label)
 
@@ -184,8 +190,13 @@ def thinned(ticks: list[float], spots: dict[float, float], log: bool, most: int 
     return kept[::-1]
 
 
-def _handles(ax: Axes, by: str | None) -> list[Any]:
-    return list(ax.get_legend_handles_labels()[0]) if by else []
+def _handles(panels_: Any, by: str | None) -> list[Any]:
+    """The lines of all panels, each once."""
+    found: dict[str, Any] = {}
+    for ax in panels_ if by else ():
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return list(found.values())
 
 
 def _bars_of(frame: pd.DataFrame, metric: str) -> Any:
@@ -228,19 +239,20 @@ def privacy_utility(
     parts = numbers.facets(frame, metric, [x, by] if by else [x])
     attacked = numbers.has(frame, "label.linear")
     with styled():
-        words = [*_names(frame, by), "bars: 95 % interval of the mean over 10 runs", "share of the largest class"]
+        names = _names(frame, by)
+        words = [*names.values(), "bars: 95 % interval of the mean over 10 runs", "share of the largest class"]
         width = max(COLUMN, min(PAGE, 0.3 + 2.25 * len(parts)))
         tall = (3.2 if attacked else 2.0) + 0.15 * lines_of(words, width)
         axes = panels(figure, 2 if attacked else 1, len(parts), (width, tall), sharey="row", sharex="col")
         for column, (title, part) in enumerate(parts):
-            _against(axes[0, column], numbers.last_means(part, metric, [by, x] if by else [x]), x, by)
+            _against(axes[0, column], numbers.last_means(part, metric, [by, x] if by else [x]), x, by, names)
             axes[0, column].set(title=plain(title), xlabel="" if attacked else short(x))
             if attacked:
-                _recovery(axes[1, column], part, x, by)
+                _recovery(axes[1, column], part, x, by, names)
         axes[0, 0].set_ylabel(numbers.label_of(metric))
         if attacked:
             axes[1, 0].set_ylabel("labels recovered")
-        beneath(axes[0, 0].figure, [*_handles(axes[0, 0], by), _bars_of(frame, metric), *_guess(attacked)], 3)
+        beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(attacked)], 3)
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 
@@ -253,9 +265,9 @@ def epsilon_of(frame: pd.DataFrame) -> str:
     return found[0]
 
 
-def _recovery(ax: Axes, part: pd.DataFrame, x: str, by: str | None) -> None:
+def _recovery(ax: Axes, part: pd.DataFrame, x: str, by: str | None, names: dict[Any, str]) -> None:
     keys = [by, x] if by else [x]
-    _against(ax, numbers.interval(numbers.last(part, "label.linear"), keys), x, by)
+    _against(ax, numbers.interval(numbers.last(part, "label.linear"), keys), x, by, names)
     base = numbers.last(part, "label.base")["value"].mean()
     ax.axhline(base, color=GREY, ls=":", lw=1)
 

@@ -146,11 +146,21 @@ def facets(frame: pd.DataFrame, metric: str, used: list[str]) -> list[tuple[str,
     """The part of the log for each combination of what a figure does not show by itself: other keys, layers."""
     rows = rows_of(frame, metric)
     keys = keys_of(rows)
-    rest = [key for key in distinct(rows, [*used, *keys]) if key not in used]
+    rest: list[str] = []
+    for key in distinct(rows, [*used, *keys]):
+        if key not in used and not _goes_with(rows, [*used, *rest], key):
+            rest.append(key)
     if not rest:
         return [("", frame)]
     parts = rows.groupby(rest, observed=True, sort=False, dropna=False)
     return [(named(rest, values), _part(frame, metric, dict(zip(rest, values, strict=True)))) for values, _ in parts]
+
+
+def _goes_with(rows: pd.DataFrame, shown: list[str], key: str) -> bool:
+    """Whether a key has one value wherever those that are shown have theirs, as λ has with ε in a zipped group."""
+    known = [name for name in shown if name in rows]
+    points = rows[[*known, key]].drop_duplicates()
+    return bool(known) and len(points) == len(points[known].drop_duplicates())
 
 
 def _part(frame: pd.DataFrame, metric: str, where: dict[str, Any]) -> pd.DataFrame:

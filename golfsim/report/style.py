@@ -96,7 +96,7 @@ def plain(text: Any) -> str:
 
 def number(value: Any) -> str:
     """A value of a sweep as a label: 100 for 100.0, ∞ for inf."""
-    return f"{value:g}".replace("inf", "∞") if isinstance(value, float) else plain(value)
+    return f"{value:.3g}".replace("inf", "∞") if isinstance(value, float) else plain(value)
 
 
 def short(key: str) -> str:

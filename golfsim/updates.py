@@ -24,6 +24,7 @@ LEARNERS = {
 }
 
 
+LARGEST_MARGIN = 700.0  # beyond it the exponential leaves the range of numbers, and the step is 0 in any case
 L1, L2 = range(2)
 NORMS = {"l1": L1, "l2": L2}
 
@@ -57,7 +58,7 @@ def step_size(rule, margin, t):
     if rule.learner == PEGASOS:
         return rate(rule, t) if margin < 1 else 0.0
     if rule.learner == LOGISTIC:
-        return rate(rule, t) / (1 + np.exp(np.float64(margin)))
+        return rate(rule, t) / (1 + np.exp(min(np.float64(margin), LARGEST_MARGIN)))
     return rate(rule, t)
 
 

@@ -1,13 +1,16 @@
 """Published values and claims held against a log."""
 
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from golfsim import batch
 from golfsim.errors import UserError
-from golfsim.report import published
-from golfsim.report.published import Claim, Value, chosen, judge_claim, judge_value
+from golfsim.report import published, reproduce
+from golfsim.report.published import Claim, Item, Value, chosen, judge_claim, judge_value
+from golfsim.runner import Interrupt
 
 
 def frame(error, runs=4, spread=0.0, cycles=(1, 10)):
@@ -176,3 +179,39 @@ def test_files_are_read_and_chosen_from(tmp_path, monkeypatch):
     assert item.quick == ("runs=1",)
     with pytest.raises(UserError, match="nothing is published under “X2”"):
         chosen(["X2"])
+
+
+def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
+    item = Item("X1-1", "Table <b>1</b>", "x.toml", "X1")
+    rows = [judge_value(frame({1.0: 0.2}), value(n, reason="<script>")) for n in (0.2, 0.5)]
+    page = reproduce.html(
+        [reproduce.Reproduced(item, rows, Path()), reproduce.Reproduced(item, [], Path())], quick=True
+    )
+    assert "Table &lt;b&gt;1&lt;/b&gt;" in page
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert "of their values and claims 1 agree, 1 differs." in page
+    assert "A quick version" in page
+
+
+@pytest.mark.slow
+@pytest.mark.needs_jit
+def test_an_item_is_run_again_and_judged(tmp_path):
+    (item,) = chosen(["V20-T2"])
+    (one,) = reproduce.reproduce(
+        [item], tmp_path, batch.How(), quick=True, shown=lambda name: batch.Silent(), interrupt=Interrupt()
+    )
+    assert one.runs == 2
+    assert len(one.judged) == len(item.values) + len(item.claims)
+    assert one.verdicts()["agrees"] >= 3
+    assert any("not private: Lasso" in text for text in one.guarantees.values())
+    assert one.why_not == ""
+
+
+def test_what_cannot_be_run_is_told_and_stops_nothing(tmp_path):
+    nowhere = Item("X1-1", "Table 1", "there_is_no_such_file.toml", "X1")
+    (one,) = reproduce.reproduce(
+        [nowhere], tmp_path, batch.How(), quick=True, shown=lambda name: batch.Silent(), interrupt=Interrupt()
+    )
+    assert "there_is_no_such_file.toml" in one.why_not
+    assert one.judged == []

@@ -42,6 +42,14 @@ def leaf(function: Callable[..., Any]) -> Any:
     return _compiled(function, _nrt=False)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a leaf that is put into the place of each call: for what is small and called for every event.
+
+    A call passes each array as seven numbers, which for a short row costs more than the row.
+    """
+    return _compiled(function, _nrt=False, forceinline=True)
+
+
 def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     users = function.__module__.startswith(USERS)
     folder = cache_folder(Path(function.__code__.co_filename), users)
@@ -120,6 +128,30 @@ def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     return types.void(array, row, column), codegen
 
 
+def _equal_lanes(lanes: int) -> Any:
+    """An intrinsic: which of the first so many numbers of a row of 32-bit integers equal a value, as bits."""
+
+    @intrinsic
+    def equal(typingctx: Any, array: Any, row: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind, number = signature.args[0], ir.IntType(32)
+            view = context.make_array(kind)(context, builder, arguments[0])
+            place = [context.cast(builder, arguments[1], signature.args[1], types.intp), context.get_constant(types.intp, 0)]
+            pointer = cgutils.get_item_pointer(context, builder, kind, view, place, wraparound=False)
+            vector = ir.VectorType(number, lanes)
+            found = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
+            wanted = context.cast(builder, arguments[2], signature.args[2], types.int32)
+            nothing = ir.Constant(vector, ir.Undefined)
+            first = builder.insert_element(nothing, wanted, number(0))
+            everywhere = builder.shuffle_vector(first, nothing, ir.Constant(vector, [0] * lanes))
+            bits = builder.bitcast(builder.icmp_signed("==", found, everywhere), ir.IntType(lanes))
+            return builder.zext(bits, ir.IntType(64)) if lanes < 64 else bits
+
+        return types.uint64(array, row, value), codegen
+
+    return equal
+
+
 if numba.config.DISABLE_JIT:
 
     def prefetch(array: Any, row: int) -> None:
@@ -127,9 +159,16 @@ if numba.config.DISABLE_JIT:
 
     prefetch_item = prefetch
 
-else:
+    def equal_32(array: Any, row: int, value: int) -> int:
+        """Which numbers of a row equal a value, as bits."""
+        return sum(1 << k for k, number in enumerate(array[row]) if number == value)
 
-    @leaf
+    equal_64 = equal_32
+
+else:
+    equal_32, equal_64 = _equal_lanes(32), _equal_lanes(64)
+
+    @inlined
     def prefetch(array, row):
         """Ask the processor to bring a row into its cache; it changes no value."""
         step = LINE // array.itemsize
@@ -137,7 +176,7 @@ else:
             _prefetch(array, row, column)
         _prefetch(array, row, array.shape[1] - 1)
 
-    @leaf
+    @inlined
     def prefetch_item(array, item):
         """The same for an item of a one-dimensional array."""
         _prefetch(array, item, 0)

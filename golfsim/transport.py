@@ -127,6 +127,7 @@ class TransportConfig(Settings):
         return low, np.arange(1, high - low + 2) / (high - low + 1)
 
 
+NOTHING = np.empty(0, np.bool_)
 EVERYWHERE = np.empty(0, np.int8)
 NO_PAIRS = np.empty((0, 2), np.int32)
 
@@ -252,12 +253,12 @@ class Transport(Stateful):
         return lag
 
     def lost_on_the_way(self, layer: Protocol[Any], kind: str, src: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which messages would be lost whatever their receiver; for kernels that choose receivers as they go.
+        """Which messages would be lost whatever their receiver, without entries where none can be.
 
-        Such a kernel looks at `side` and counts for itself, see `count`.
+        For kernels that choose receivers as they go: such a one looks at `side` and counts for itself, see `count`.
         """
         if self._config.loss == 0:
-            return np.zeros(src.size, np.bool_)
+            return NOTHING
         return rng.uniform(self._key(layer, kind), src, self.world.cycle) < self._config.loss
 
     def count(self, layer: Protocol[Any], *, sent: int, delivered: int, lost: int, size: int = 0) -> None:

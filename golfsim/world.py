@@ -12,6 +12,7 @@ from golfsim.adversary import AdversaryConfig, Tampering
 from golfsim.state import Stateful
 from golfsim.transport import Transport
 
+EVERYBODY = np.empty(0, np.bool_)
 NOBODY = np.empty(0, np.int32)
 
 
@@ -66,6 +67,10 @@ class World(Stateful):
         else:
             self.came = self.first = self.fresh = NOBODY
         self.arrange()
+
+    def presence(self) -> NDArray[np.bool_]:
+        """Who is online, for kernels; without entries while everybody is, which saves them a look at each peer."""
+        return EVERYBODY if self.order.size == self.nodes else self.online
 
     def _update_online(self) -> None:
         self._step_churn()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim.kernels import kernel
+from golfsim.kernels import equal_32, equal_64, inlined, kernel, leaf, prefetch
 from golfsim.overlay import Overlay, choose_from_pool
 from golfsim.protocol import LayerConfig
 from golfsim.rng import below, draw
@@ -26,97 +26,175 @@ STAMP = 32
 PEER = 0xFFFF_FFFF
 
 
+AHEAD = 8  # exchanges
+
+
+class Pair(NamedTuple):
+    """Two views side by side, for a merge: their words, ended by NONE, and the peers in them."""
+
+    words: NDArray[np.int64]
+    peers: NDArray[np.int32]  # padded to the lanes of a comparison
+
+
 @kernel
+def room(longest):
+    """Room for two views of at most so many descriptors."""
+    lanes = 32 if longest <= 32 else 64 if longest < 64 else longest
+    return Pair(np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32))
+
+
+@inlined
 def descriptor(stamp, peer):
     """Time stamp and peer as one word."""
     return (np.int64(stamp) << STAMP) | np.int64(peer)
 
 
-@kernel
-def known(view):
-    """How many descriptors a view has."""
-    n = view.size
-    while n > 0 and view[n - 1] < 0:
+@inlined
+def known(views, i):
+    """How many descriptors view i has."""
+    n = views.shape[1]
+    while n > 0 and views[i, n - 1] < 0:
         n -= 1
     return n
 
 
-@kernel
-def live_peer(view, index, size, online, oracle):
-    """The peer at an index; with the oracle, the nearest one online among older entries, then among younger ones."""
-    peer = view[index] & PEER
-    if not oracle or online[peer]:
+@inlined
+def live_peer(views, i, index, size, online, oracle):
+    """The peer at an index; with the oracle, the nearest one online among older entries, then among younger ones.
+
+    `online` has no entries while everybody is.
+    """
+    peer = views[i, index] & PEER
+    if not oracle or online.size == 0 or online[peer]:
         return peer
     for older in range(index + 1, size):
-        if online[view[older] & PEER]:
-            return view[older] & PEER
+        if online[views[i, older] & PEER]:
+            return views[i, older] & PEER
     for younger in range(index - 1, -1, -1):
-        if online[view[younger] & PEER]:
-            return view[younger] & PEER
+        if online[views[i, younger] & PEER]:
+            return views[i, younger] & PEER
     return np.int64(NONE)
 
 
-@kernel
-def merge(a, b, i, j, a_wins_tie, n, out):
-    """The freshest descriptors of two views without i, j and repetitions, from out[n] on; returns where they end.
+@inlined
+def lay(views, row, pair, side):
+    """Put a view into a pair."""
+    for k in range(views.shape[1]):
+        pair.words[side, k] = views[row, k]
+        pair.peers[side, k] = np.int32(views[row, k])
+    pair.words[side, views.shape[1]] = NONE
 
-    Only time stamps are compared; equal ones are taken from the two views in turn.
+
+@inlined
+def is_among(pair, side, first, peer):
+    """Whether a peer is among the first so many of one side."""
+    before = (np.uint64(1) << np.uint64(first & 63)) - np.uint64(1)
+    if pair.peers.shape[1] == 32:
+        return equal_32(pair.peers, side, peer) & before != 0
+    if pair.peers.shape[1] == 64:
+        return equal_64(pair.peers, side, peer) & before != 0
+    found = False
+    for k in range(first):
+        found |= pair.peers[side, k] == peer
+    return found
+
+
+@inlined
+def merge(pair, i, j, a_wins_tie, n, views, row, other_row):
+    """Write the freshest descriptors of a pair without i, j and repetitions into two rows, from place n on.
+
+    Only time stamps are compared; equal ones are taken from the two views in turn. No view repeats anybody, so a word
+    repeats another if its peer is among those taken from the other view. Which view comes next is as random as a coin:
+    so nothing here branches on it, and the words after the next are fetched before it is known.
     """
-    p = q = 0
-    while n < out.size:
-        from_a = a[p] if p < a.size else np.int64(NONE)
-        from_b = b[q] if q < b.size else np.int64(NONE)
-        stamp_a, stamp_b = from_a >> STAMP, from_b >> STAMP
-        if stamp_a == stamp_b:
-            if from_a < 0:
-                break
-            take_a = a_wins_tie
-            a_wins_tie = not a_wins_tie
-        else:
-            take_a = stamp_a > stamp_b
-        word = from_a if take_a else from_b
+    p = q = np.int64(0)
+    a, b = pair.words[0, 0], pair.words[1, 0]
+    size = views.shape[1]
+    while n < size:
+        next_a, next_b = pair.words[0, p + 1], pair.words[1, q + 1]
+        tie = (a >> STAMP) == (b >> STAMP)
+        if tie and a < 0:
+            break
+        take_a = ((a >> STAMP) > (b >> STAMP)) | (tie & a_wins_tie)
+        a_wins_tie = a_wins_tie ^ tie
+        word = a if take_a else b
+        peer = np.int32(word)
+        repeated = is_among(pair, np.int64(take_a), q if take_a else p, peer)
+        views[row, n] = word
+        views[other_row, n] = word
+        n += (not repeated) & (peer != i) & (peer != j)
         p += take_a
         q += not take_a
-        peer = word & PEER
-        keep = peer != i and peer != j
-        for k in range(n):
-            keep &= (out[k] & PEER) != peer
-        out[n] = word
-        n += keep
-    return n
+        a = next_a if take_a else a
+        b = b if take_a else next_b
+    for k in range(n, size):
+        views[row, k] = NONE
+        views[other_row, k] = NONE
 
 
-@kernel
-def adopt(view, stamp, partner, tail, n):
-    """Set a view to a fresh descriptor of the partner and the merged tail."""
-    view[0] = descriptor(stamp, partner)
-    view[1:n] = tail[1:n]
-    view[n:] = NONE
+@inlined
+def expect(views, i, now, key):
+    """Bring the view that node i will most likely exchange with into the processor's cache."""
+    word = views[i, below(draw(key, now, i, 0), views.shape[1])]
+    if word >= 0:
+        prefetch(views, word & PEER)
+
+
+@leaf
+def exchange_all(views, order, online, side, now, key, oracle, request_lost, answer_lost, pair):
+    """The loop of `exchange`."""
+    requests = arrived = answered = 0
+    for e in range(order.size):
+        if e + AHEAD < order.size:
+            expect(views, order[e + AHEAD], now, key)
+        i = np.int64(order[e])
+        size = known(views, i)
+        if size == 0:
+            continue
+        j = live_peer(views, i, below(draw(key, now, i, 0), size), size, online, oracle)
+        if j < 0:
+            continue
+        requests += 1
+        lost = (request_lost.size > 0 and request_lost[e]) or (online.size > 0 and not online[j])
+        if lost or (side.size > 0 and side[i] != side[j]):
+            continue
+        arrived += 1
+        answers = answer_lost.size == 0 or not answer_lost[e]
+        answered += answers
+        lay(views, i, pair, 0)
+        lay(views, j, pair, 1)
+        merge(pair, i, j, draw(key, now, i, 1) & 1 == 1, 1, views, j, i if answers else j)
+        views[j, 0] = descriptor(now, i)
+        if answers:
+            views[i, 0] = descriptor(now, j)
+    return requests, arrived, answered
 
 
 @kernel
 def exchange(views, order, online, side, now, key, oracle, request_lost, answer_lost):
-    """Each node in turn exchanges views with a random peer of its view: how many requests, delivered, answered."""
-    tail = np.full(views.shape[1], NONE, np.int64)
-    requests = arrived = answered = 0
-    for e in range(order.size):
-        i = order[e]
-        size = known(views[i])
-        if size == 0:
-            continue
-        j = live_peer(views[i], below(draw(key, now, i, 0), size), size, online, oracle)
-        if j < 0:
-            continue
-        requests += 1
-        if request_lost[e] or not online[j] or (side.size > 0 and side[i] != side[j]):
-            continue
-        arrived += 1
-        n = merge(views[i], views[j], i, j, draw(key, now, i, 1) & 1 == 1, 1, tail)
-        adopt(views[j], now, i, tail, n)
-        if not answer_lost[e]:
-            adopt(views[i], now, j, tail, n)
-            answered += 1
-    return requests, arrived, answered
+    """Each node in turn exchanges views with a random peer of its view: how many requests, delivered, answered.
+
+    `online` has no entries while everybody is, those lost none while none can be.
+    """
+    pair = room(views.shape[1])
+    return exchange_all(views, order, online, side, now, key, oracle, request_lost, answer_lost, pair)
+
+
+@leaf
+def take_in_all(views, slots, receiver, carried, answers, now, key, reply, pair):
+    """The loop of `take_in`."""
+    for e in range(slots.size):
+        if e + AHEAD < slots.size:
+            prefetch(views, receiver[e + AHEAD])
+            prefetch(carried, slots[e + AHEAD])
+        r = np.int64(receiver[e])
+        if not answers[slots[e]]:
+            reply[e, 0] = descriptor(now, r)
+            for k in range(views.shape[1]):
+                reply[e, 1 + k] = views[r, k]
+        lay(carried, slots[e], pair, 0)
+        lay(views, r, pair, 1)
+        merge(pair, r, r, draw(key, now, e, 1) & 1 == 1, 0, views, r, r)
 
 
 @kernel
@@ -125,28 +203,22 @@ def take_in(views, slots, receiver, carried, answers, now, key, reply):
 
     A request is answered with the view as it was before; the answer is written into `reply`.
     """
-    merged = np.empty(views.shape[1], np.int64)
-    for e in range(slots.size):
-        r = receiver[e]
-        if not answers[slots[e]]:
-            reply[e, 0] = descriptor(now, r)
-            reply[e, 1:] = views[r]
-        n = merge(carried[slots[e]], views[r], r, r, draw(key, now, e, 1) & 1 == 1, 0, merged)
-        merged[n:] = NONE
-        views[r] = merged
+    take_in_all(views, slots, receiver, carried, answers, now, key, reply, room(views.shape[1] + 1))
 
 
 @kernel
 def meet(views, nodes, contacts, now, key):
     """Each node exchanges views with the contact it was given, if any; returns how many did."""
-    tail = np.full(views.shape[1], NONE, np.int64)
+    pair = room(views.shape[1])
     met = 0
     for e in range(nodes.size):
-        i, j = nodes[e], contacts[e]
+        i, j = np.int64(nodes[e]), np.int64(contacts[e])
         if j >= 0:
-            n = merge(views[i], views[j], i, j, draw(key, now, i, 2) & 1 == 1, 1, tail)
-            adopt(views[i], now, j, tail, n)
-            adopt(views[j], now, i, tail, n)
+            lay(views, i, pair, 0)
+            lay(views, j, pair, 1)
+            merge(pair, i, j, draw(key, now, i, 2) & 1 == 1, 1, views, i, j)
+            views[i, 0] = descriptor(now, j)
+            views[j, 0] = descriptor(now, i)
             met += 1
     return met
 
@@ -162,13 +234,13 @@ def lonely(views, nodes, online, out):
 
 @kernel
 def choose_from_views(views, nodes, online, cycle, key, k, oracle, peer):
-    """A random peer of each node's view, or −1."""
+    """A random peer of each node's view, or −1; `online` has no entries while everybody is."""
     for e in range(nodes.size):
-        view = views[nodes[e]]
-        size = known(view)
+        size = known(views, nodes[e])
         peer[e] = NONE
         if size > 0:
-            peer[e] = live_peer(view, below(draw(key, cycle, nodes[e], k), size), size, online, oracle)
+            index = below(draw(key, cycle, nodes[e], k), size)
+            peer[e] = live_peer(views, nodes[e], index, size, online, oracle)
 
 
 @kernel
@@ -269,7 +341,7 @@ class Newscast(Overlay[NewscastConfig]):
     def _exchange(self, world: World) -> None:
         transport = world.transport
         requests, arrived, answered = exchange(
-            self.views, world.order, world.online, transport.side(), world.cycle, self._exchange_key, self._oracle,
+            self.views, world.order, world.presence(), transport.side(), world.cycle, self._exchange_key, self._oracle,
             transport.lost_on_the_way(self, "request", world.order),
             transport.lost_on_the_way(self, "answer", world.order),
         )  # fmt: skip
@@ -301,7 +373,7 @@ class Newscast(Overlay[NewscastConfig]):
     def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
         """A random peer of each node's view."""
         peer = np.empty(nodes.size, np.int32)
-        choose_from_views(self.views, nodes, world.online, world.cycle, key, k, self._oracle, peer)
+        choose_from_views(self.views, nodes, world.presence(), world.cycle, key, k, self._oracle, peer)
         return peer
 
     def links(self, world: World) -> csr_array:

@@ -61,11 +61,11 @@ def reference_cycle(views, order, online, now, liveness, size, request_lost, ans
     return views, requests, arrived, answered
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 20])
+@pytest.mark.parametrize("size", [1, 2, 5, 20, 32, 33, 63, 64, 70])  # repetitions are looked for in three ways
 @pytest.mark.parametrize("liveness", ["oracle", "none"])
 @pytest.mark.parametrize("loss", [0, 0.3])
 def test_an_exchange_is_that_of_peersim(rng, size, liveness, loss):
-    nodes = 30
+    nodes = max(30, size + 5)
     views = some_views(rng, nodes, size, newest=3)
     table = np.array([words(view, size) for view in views])
     for now in range(4, 12):

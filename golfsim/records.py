@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from golfsim import rng
 from golfsim.errors import UserError
-from golfsim.kernels import leaf
+from golfsim.kernels import inlined
 from golfsim.mechanisms import ROUNDING, Guarantee, Unit
 from golfsim.placement import ArrivalConfig
 from golfsim.protocol import LayerConfig, Protocol
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     folded: bool
 
 
-@leaf
+@inlined
 def sign_for(rows, record, model, models):
     """+1 or −1: is the record on the positive side of this model's one-vs-all problem?"""
     if rows.folded:

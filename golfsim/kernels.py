@@ -128,28 +128,28 @@ def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     return types.void(array, row, column), codegen
 
 
-def _equal_lanes(lanes: int) -> Any:
-    """An intrinsic: which of the first so many numbers of a row of 32-bit integers equal a value, as bits."""
+@intrinsic(prefer_literal=True)  # type: ignore[misc]
+def _equal(typingctx: Any, array: Any, row: Any, value: Any, lanes: Any) -> Any:
+    """Which of the first `lanes` numbers of a row of 32-bit integers equal a value, as bits; `lanes` is a literal."""
 
-    @intrinsic
-    def equal(typingctx: Any, array: Any, row: Any, value: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind, number = signature.args[0], ir.IntType(32)
-            view = context.make_array(kind)(context, builder, arguments[0])
-            place = [context.cast(builder, arguments[1], signature.args[1], types.intp), context.get_constant(types.intp, 0)]
-            pointer = cgutils.get_item_pointer(context, builder, kind, view, place, wraparound=False)
-            vector = ir.VectorType(number, lanes)
-            found = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
-            wanted = context.cast(builder, arguments[2], signature.args[2], types.int32)
-            nothing = ir.Constant(vector, ir.Undefined)
-            first = builder.insert_element(nothing, wanted, number(0))
-            everywhere = builder.shuffle_vector(first, nothing, ir.Constant(vector, [0] * lanes))
-            bits = builder.bitcast(builder.icmp_signed("==", found, everywhere), ir.IntType(lanes))
-            return builder.zext(bits, ir.IntType(64)) if lanes < 64 else bits
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind, number = signature.args[0], ir.IntType(32)
+        view = context.make_array(kind)(context, builder, arguments[0])
+        begin = [
+            context.cast(builder, arguments[1], signature.args[1], types.intp),
+            context.get_constant(types.intp, 0),
+        ]
+        pointer = cgutils.get_item_pointer(context, builder, kind, view, begin, wraparound=False)
+        vector = ir.VectorType(number, lanes.literal_value)
+        found = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
+        nothing = ir.Constant(vector, ir.Undefined)
+        wanted = context.cast(builder, arguments[2], signature.args[2], types.int32)
+        first = builder.insert_element(nothing, wanted, number(0))
+        everywhere = builder.shuffle_vector(first, nothing, ir.Constant(vector, [0] * vector.count))
+        bits = builder.bitcast(builder.icmp_signed("==", found, everywhere), ir.IntType(vector.count))
+        return bits if vector.count == 64 else builder.zext(bits, ir.IntType(64))
 
-        return types.uint64(array, row, value), codegen
-
-    return equal
+    return types.uint64(array, row, value, lanes), codegen
 
 
 if numba.config.DISABLE_JIT:
@@ -161,12 +161,11 @@ if numba.config.DISABLE_JIT:
 
     def equal_32(array: Any, row: int, value: int) -> int:
         """Which numbers of a row equal a value, as bits."""
-        return sum(1 << k for k, number in enumerate(array[row]) if number == value)
+        return sum(1 << k for k, number in enumerate(array[row].tolist()) if number == value)
 
     equal_64 = equal_32
 
 else:
-    equal_32, equal_64 = _equal_lanes(32), _equal_lanes(64)
 
     @inlined
     def prefetch(array, row):
@@ -180,3 +179,13 @@ else:
     def prefetch_item(array, item):
         """The same for an item of a one-dimensional array."""
         _prefetch(array, item, 0)
+
+    @inlined
+    def equal_32(array, row, value):
+        """Which of the 32 numbers of a row equal a value, as bits."""
+        return _equal(array, row, value, 32)
+
+    @inlined
+    def equal_64(array, row, value):
+        """Which of the 64 numbers of a row equal a value, as bits."""
+        return _equal(array, row, value, 64)

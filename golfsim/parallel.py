@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -29,6 +29,24 @@ def in_threads(threads: int, function: Callable[[T], R], items: Iterable[T]) -> 
     if threads == 1:
         return [function(item) for item in items]
     return list(_pool(threads).map(function, items))
+
+
+class Beside:
+    """At most one piece of work that goes on in a thread of its own until somebody needs what comes of it."""
+
+    def __init__(self) -> None:
+        self._work: Future[None] | None = None
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Begin a piece of work, once the one before is done."""
+        self.end()
+        self._work = _pool(1).submit(work)
+
+    def end(self) -> None:
+        """Wait until it is done."""
+        work, self._work = self._work, None
+        if work is not None:
+            work.result()
 
 
 def over_ranges(

@@ -79,6 +79,7 @@ class Protocol(Stateful, Generic[C]):
 
     Config: ClassVar[type[LayerConfig]] = LayerConfig
     accepts: ClassVar[frozenset[str]] = frozenset()  # of loss, delay, partition: what its messages may suffer
+    apart: ClassVar[bool] = False  # its turn touches only what is its own, and others read that only in their turns
     _not_state = frozenset({"name", "config"})
 
     def __init__(self, name: str, config: C, seed: int, folder: Path = Path()) -> None:

@@ -182,9 +182,11 @@ class Raw(Records[LayerConfig]):
     def step(self, world: World) -> None:
         """Let records arrive and retire, and bad peers turn their labels."""
         if self._arrival:
+            world.settle()
             self._arrive(self._arrival, world.cycle)
         for start, nodes in world.tampering.flips[self._flipped :]:
             if start <= world.cycle:
+                world.settle()
                 self._flip(nodes)
                 self._flipped += 1
 

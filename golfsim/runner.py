@@ -224,9 +224,10 @@ def telling(scenario: Scenario) -> Iterator[None]:
 def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Interrupt) -> str:
     """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
     saved = time.monotonic()
-    for cycle in simulation:
+    while not simulation.finished:
+        simulation.begin_cycle()
         check_metric(simulation)
-        told.cycle(cycle, last_error(simulation))
+        told.cycle(simulation.world.cycle, last_error(simulation))
         if simulation.finished:
             break
         if interrupt.asked or time.monotonic() - saved >= task.checkpoint_every:
@@ -234,6 +235,7 @@ def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Int
             saved = time.monotonic()
         if interrupt.asked:
             return "interrupted"
+    simulation.world.settle()
     return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
 
 

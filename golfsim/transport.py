@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -277,7 +277,12 @@ class Transport(Stateful):
         }
 
     def _key(self, layer: Protocol[Any], kind: str) -> np.uint64:
-        return rng.key(self._seed, layer.name, f"transport.{kind}")
+        return _key(self._seed, layer.name, kind)
+
+
+@cache
+def _key(seed: int, layer: str, kind: str) -> np.uint64:
+    return rng.key(seed, layer, f"transport.{kind}")
 
 
 @kernel

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -169,6 +171,7 @@ def remember(models, j, mine, merging, scratch):
         keep_model(scratch.fresh, models.w, mine)
 
 
+LARGE = 4096  # bytes of a model
 AHEAD = 8  # events; the places of their records are looked up twice as far ahead
 
 
@@ -269,8 +272,8 @@ def receive_plainly_all(events, lo, hi, messages, models, rows, how):
 def receive_plainly(events, lo, hi, messages, models, rows, how):
     """`receive` for the commonest case, in one pass over the rows.
 
-    A node takes the mean of its model and the received one, which its records have updated together; nobody lies, nothing
-    is remembered and no noise is added.
+    A node takes the mean of its model and the received one, which its records have updated together; nobody lies,
+    nothing is remembered and no noise is added.
     """
     receive_plainly_all(events, lo, hi, messages, models, rows, how)
 
@@ -362,7 +365,8 @@ class Golf(Descent[GolfConfig]):
         if world.transport.longest:
             slots, receivers = self.mail.due(world)
             senders = self.mail.src[slots]
-            self._receive(world, Messages(slots, senders, receivers, self.mail.w, self.mail.age), as_sent(forgery))
+            messages = Messages(slots, senders, receivers, self.mail.w, self.mail.age)
+            self._receiving(world, messages, as_sent(forgery))(world.threads)
         peer = self.config.peers.choose(world, world.order, self._peer_key)
         arrives, lag = world.transport.send(self, "model", world.order, peer, self._message_bytes)
         if lag is not None:
@@ -372,15 +376,25 @@ class Golf(Descent[GolfConfig]):
             )
         else:
             senders = world.order[arrives]
-            self._receive(world, Messages(senders, senders, peer[arrives], self.w, self.age), forgery, live=True)
+            messages = Messages(senders, senders, peer[arrives], self.w, self.age)
+            receive = self._receiving(world, messages, forgery, live=True)
+            if self.w[0].nbytes > LARGE:  # then a turn beside it is short, and all threads are better used here
+                receive(world.threads)
+            else:
+                world.later(partial(receive, max(1, world.threads - 1) if world.has_apart else world.threads))
 
     def _forgery(self, world: World) -> Forgery:
+        if not len(self.old):
+            return world.tampering.forgery(world.cycle)
         begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle)
         self.old[begins] = self.w[world.tampering.keeps_old()[begins]]
         self.old_kept |= begins
         return world.tampering.forgery(world.cycle)
 
-    def _receive(self, world: World, messages: Messages, forgery: Forgery, live: bool = False) -> None:
+    def _receiving(
+        self, world: World, messages: Messages, forgery: Forgery, live: bool = False
+    ) -> Callable[[int], None]:
+        """A function that takes the messages in, on so many threads; `live`: they carry models as they are then."""
         models = Models(linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached)
         messages = messages._replace(w=linear(messages.w))
         rows, cycle = self.config.records.rows, world.cycle
@@ -392,7 +406,8 @@ class Golf(Descent[GolfConfig]):
             else:
                 receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), cycle)
 
-        as_if_one_by_one(world.threads, run, world.nodes, messages.row if live else None, messages.dst)
+        reads, nodes = messages.row if live else None, world.nodes
+        return lambda threads: as_if_one_by_one(threads, run, nodes, reads, messages.dst)
 
     def guarantee(self) -> Guarantee:
         """That of the records it learns from, or of its own noise."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -12,7 +13,7 @@ from golfsim.kernels import equal_32, equal_64, inlined, kernel, leaf, prefetch
 from golfsim.overlay import Overlay, choose_from_pool
 from golfsim.protocol import LayerConfig
 from golfsim.rng import below, draw
-from golfsim.transport import Mailbox
+from golfsim.transport import NO_PAIRS, Mailbox
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -30,17 +31,30 @@ AHEAD = 8  # exchanges
 
 
 class Pair(NamedTuple):
-    """Two views side by side, for a merge: their words, ended by NONE, and the peers in them."""
+    """Two views side by side, for a merge: their words, ended by NONE; the peers in them, and last who must not be."""
 
     words: NDArray[np.int64]
-    peers: NDArray[np.int32]  # padded to the lanes of a comparison
+    peers: NDArray[np.int32]
 
 
-@kernel
-def room(longest):
-    """Room for two views of at most so many descriptors."""
-    lanes = 32 if longest <= 32 else 64 if longest < 64 else longest
-    return Pair(np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32))
+class Narrow(NamedTuple):
+    """A pair whose peers fill 32 lanes of a comparison."""
+
+    words: NDArray[np.int64]
+    peers: NDArray[np.int32]
+
+
+class Wide(NamedTuple):
+    """A pair whose peers fill 64 lanes."""
+
+    words: NDArray[np.int64]
+    peers: NDArray[np.int32]
+
+
+def room(longest: int) -> Pair | Narrow | Wide:
+    """Room for two views of at most so many descriptors; its type tells the compiler how peers are compared."""
+    kind, lanes = (Narrow, 32) if longest < 32 else (Wide, 64) if longest < 64 else (Pair, longest + 1)
+    return kind(np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32))
 
 
 @inlined
@@ -77,31 +91,42 @@ def live_peer(views, i, index, size, online, oracle):
 
 
 @inlined
-def lay(views, row, pair, side):
-    """Put a view into a pair."""
+def lay(views, row, pair, side, barred):
+    """Put a view into a pair, and whom the other view may not bring."""
     for k in range(views.shape[1]):
         pair.words[side, k] = views[row, k]
         pair.peers[side, k] = np.int32(views[row, k])
     pair.words[side, views.shape[1]] = NONE
+    pair.peers[side, pair.peers.shape[1] - 1] = np.int32(barred)
 
 
-@inlined
 def is_among(pair, side, first, peer):
-    """Whether a peer is among the first so many of one side."""
-    before = (np.uint64(1) << np.uint64(first & 63)) - np.uint64(1)
-    if pair.peers.shape[1] == 32:
-        return equal_32(pair.peers, side, peer) & before != 0
-    if pair.peers.shape[1] == 64:
-        return equal_64(pair.peers, side, peer) & before != 0
-    found = False
-    for k in range(first):
-        found |= pair.peers[side, k] == peer
-    return found
+    """Whether a peer is among the first so many of one side, or barred."""
+    return peer in pair.peers[side, :first] or peer == pair.peers[side, -1]
+
+
+@overload(is_among, jit_options={"_nrt": False, "forceinline": True})
+def _is_among(pair, side, first, peer):
+    def narrow(pair, side, first, peer):
+        counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 31)
+        return equal_32(pair.peers, side, peer) & counted != 0
+
+    def wide(pair, side, first, peer):
+        counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 63)
+        return equal_64(pair.peers, side, peer) & counted != 0
+
+    def long(pair, side, first, peer):
+        found = peer == pair.peers[side, pair.peers.shape[1] - 1]
+        for k in range(first):
+            found |= pair.peers[side, k] == peer
+        return found
+
+    return {Narrow: narrow, Wide: wide}.get(pair.instance_class, long)
 
 
 @inlined
-def merge(pair, i, j, a_wins_tie, n, views, row, other_row):
-    """Write the freshest descriptors of a pair without i, j and repetitions into two rows, from place n on.
+def merge(pair, a_wins_tie, n, views, row, other_row):
+    """Write the freshest descriptors of a pair without the barred and repetitions into two rows, from place n on.
 
     Only time stamps are compared; equal ones are taken from the two views in turn. No view repeats anybody, so a word
     repeats another if its peer is among those taken from the other view. Which view comes next is as random as a coin:
@@ -118,11 +143,10 @@ def merge(pair, i, j, a_wins_tie, n, views, row, other_row):
         take_a = ((a >> STAMP) > (b >> STAMP)) | (tie & a_wins_tie)
         a_wins_tie = a_wins_tie ^ tie
         word = a if take_a else b
-        peer = np.int32(word)
-        repeated = is_among(pair, np.int64(take_a), q if take_a else p, peer)
+        repeated = is_among(pair, np.int64(take_a), q if take_a else p, np.int32(word))
         views[row, n] = word
         views[other_row, n] = word
-        n += (not repeated) & (peer != i) & (peer != j)
+        n += not repeated
         p += take_a
         q += not take_a
         a = next_a if take_a else a
@@ -141,8 +165,11 @@ def expect(views, i, now, key):
 
 
 @leaf
-def exchange_all(views, order, online, side, now, key, oracle, request_lost, answer_lost, pair):
-    """The loop of `exchange`."""
+def exchange(views, order, online, side, now, key, oracle, request_lost, answer_lost, pair):
+    """Each node in turn exchanges views with a random peer of its view: how many requests, delivered, answered.
+
+    `online` has no entries while everybody is, those lost none while none can be.
+    """
     requests = arrived = answered = 0
     for e in range(order.size):
         if e + AHEAD < order.size:
@@ -161,28 +188,21 @@ def exchange_all(views, order, online, side, now, key, oracle, request_lost, ans
         arrived += 1
         answers = answer_lost.size == 0 or not answer_lost[e]
         answered += answers
-        lay(views, i, pair, 0)
-        lay(views, j, pair, 1)
-        merge(pair, i, j, draw(key, now, i, 1) & 1 == 1, 1, views, j, i if answers else j)
+        lay(views, i, pair, 0, i)
+        lay(views, j, pair, 1, j)
+        merge(pair, draw(key, now, i, 1) & 1 == 1, 1, views, j, i if answers else j)
         views[j, 0] = descriptor(now, i)
         if answers:
             views[i, 0] = descriptor(now, j)
     return requests, arrived, answered
 
 
-@kernel
-def exchange(views, order, online, side, now, key, oracle, request_lost, answer_lost):
-    """Each node in turn exchanges views with a random peer of its view: how many requests, delivered, answered.
-
-    `online` has no entries while everybody is, those lost none while none can be.
-    """
-    pair = room(views.shape[1])
-    return exchange_all(views, order, online, side, now, key, oracle, request_lost, answer_lost, pair)
-
-
 @leaf
-def take_in_all(views, slots, receiver, carried, answers, now, key, reply, pair):
-    """The loop of `take_in`."""
+def take_in(views, slots, receiver, carried, answers, now, key, reply, pair):
+    """Delayed messages arrive in turn: each receiver merges what is carried into its view.
+
+    A request is answered with the view as it was before; the answer is written into `reply`.
+    """
     for e in range(slots.size):
         if e + AHEAD < slots.size:
             prefetch(views, receiver[e + AHEAD])
@@ -192,31 +212,21 @@ def take_in_all(views, slots, receiver, carried, answers, now, key, reply, pair)
             reply[e, 0] = descriptor(now, r)
             for k in range(views.shape[1]):
                 reply[e, 1 + k] = views[r, k]
-        lay(carried, slots[e], pair, 0)
-        lay(views, r, pair, 1)
-        merge(pair, r, r, draw(key, now, e, 1) & 1 == 1, 0, views, r, r)
+        lay(carried, slots[e], pair, 0, r)
+        lay(views, r, pair, 1, r)
+        merge(pair, draw(key, now, e, 1) & 1 == 1, 0, views, r, r)
 
 
-@kernel
-def take_in(views, slots, receiver, carried, answers, now, key, reply):
-    """Delayed messages arrive in turn: each receiver merges what is carried into its view.
-
-    A request is answered with the view as it was before; the answer is written into `reply`.
-    """
-    take_in_all(views, slots, receiver, carried, answers, now, key, reply, room(views.shape[1] + 1))
-
-
-@kernel
-def meet(views, nodes, contacts, now, key):
+@leaf
+def meet(views, nodes, contacts, now, key, pair):
     """Each node exchanges views with the contact it was given, if any; returns how many did."""
-    pair = room(views.shape[1])
     met = 0
     for e in range(nodes.size):
         i, j = np.int64(nodes[e]), np.int64(contacts[e])
         if j >= 0:
-            lay(views, i, pair, 0)
-            lay(views, j, pair, 1)
-            merge(pair, i, j, draw(key, now, i, 2) & 1 == 1, 1, views, i, j)
+            lay(views, i, pair, 0, i)
+            lay(views, j, pair, 1, j)
+            merge(pair, draw(key, now, i, 2) & 1 == 1, 1, views, i, j)
             views[i, 0] = descriptor(now, j)
             views[j, 0] = descriptor(now, i)
             met += 1
@@ -283,6 +293,7 @@ class Newscast(Overlay[NewscastConfig]):
 
     Config = NewscastConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    apart = True
 
     def setup(self, world: World) -> None:
         """All views empty."""
@@ -291,6 +302,7 @@ class Newscast(Overlay[NewscastConfig]):
         self._oracle = self.config.liveness == "oracle"
         self._exchange_key, self._start_key = self.key("exchange"), self.key("start")
         self._bytes = 8 * self.config.view
+        self._pair = room(self.config.view + 1)  # what is carried has a descriptor of its sender besides
         if world.transport.longest:
             carried = np.empty((0, self.config.view + 1), np.int64)
             self.mail = Mailbox(self, world, each=2, carried=carried, answer=np.empty(0, np.bool_))
@@ -309,18 +321,25 @@ class Newscast(Overlay[NewscastConfig]):
 
     def step(self, world: World) -> None:
         """Whoever came back to nobody it knows meets a live contact, as after a cut; then everybody exchanges once."""
-        pairs = np.vstack([self._contacts_of_lonely(world), world.transport.introductions()])
-        met = meet(self.views, pairs[:, 0], pairs[:, 1], world.cycle, self._exchange_key)
-        world.transport.count(self, sent=2 * met, delivered=2 * met, lost=0, size=self._bytes)
+        self._introduce(world, self._contacts_of_lonely(world))
+        self._introduce(world, world.transport.introductions())
         if world.transport.longest:
             self._exchange_by_mail(world)
         else:
             self._exchange(world)
 
+    def _introduce(self, world: World, pairs: NDArray[np.int32]) -> None:
+        """Let pairs of nodes exchange views."""
+        if len(pairs):
+            met = meet(self.views, pairs[:, 0], pairs[:, 1], world.cycle, self._exchange_key, self._pair)
+            world.transport.count(self, sent=2 * met, delivered=2 * met, lost=0, size=self._bytes)
+
     def _contacts_of_lonely(self, world: World) -> NDArray[np.int32]:
         """Pairs of a node that came since the last turn and knows nobody online, and a random node of its side."""
-        came = np.flatnonzero(world.online & (world.since > self.last_turn)).astype(np.int32)
-        self.last_turn = world.cycle
+        last, self.last_turn = self.last_turn, world.cycle
+        if world.last_came <= last:
+            return NO_PAIRS
+        came = np.flatnonzero(world.online & (world.since > last)).astype(np.int32)
         alone = np.empty(came.size, np.bool_)
         lonely(self.views, came, world.online, alone)
         nodes = came[alone]
@@ -343,7 +362,7 @@ class Newscast(Overlay[NewscastConfig]):
         requests, arrived, answered = exchange(
             self.views, world.order, world.presence(), transport.side(), world.cycle, self._exchange_key, self._oracle,
             transport.lost_on_the_way(self, "request", world.order),
-            transport.lost_on_the_way(self, "answer", world.order),
+            transport.lost_on_the_way(self, "answer", world.order), self._pair,
         )  # fmt: skip
         sent, delivered = requests + arrived, arrived + answered
         transport.count(self, sent=sent, delivered=delivered, lost=sent - delivered, size=self._bytes)
@@ -352,8 +371,9 @@ class Newscast(Overlay[NewscastConfig]):
         slots, receiver = self.mail.due(world)
         reply = np.full((slots.size, self.config.view + 1), NONE, np.int64)
         take_in(
-            self.views, slots, receiver, self.mail.carried, self.mail.answer, world.cycle, self._exchange_key, reply
-        )
+            self.views, slots, receiver, self.mail.carried, self.mail.answer, world.cycle, self._exchange_key, reply,
+            self._pair,
+        )  # fmt: skip
         asked = ~self.mail.answer[slots]
         src, dst = receiver[asked], self.mail.src[slots[asked]]
         self._post(world, "answer", src, dst, reply[asked])

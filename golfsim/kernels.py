@@ -128,7 +128,7 @@ def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     return types.void(array, row, column), codegen
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[misc]
+@intrinsic(prefer_literal=True)
 def _equal(typingctx: Any, array: Any, row: Any, value: Any, lanes: Any) -> Any:
     """Which of the first `lanes` numbers of a row of 32-bit integers equal a value, as bits; `lanes` is a literal."""
 

@@ -183,6 +183,7 @@ def look_ahead(place, hi, events, messages, models, rows, count):
         prefetch_item(rows.first, far)
         prefetch_item(rows.stop, far)
         near = messages.dst[events[place + AHEAD]]
+        prefetch(messages.w, np.int64(messages.row[events[place + AHEAD]]) * count)
         prefetch(models.w, np.int64(near) * count)
         prefetch(rows.x, rows.first[near] * (count if rows.folded else 1))
         prefetch_item(models.age, near)

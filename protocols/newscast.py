@@ -91,12 +91,12 @@ def live_peer(views, i, index, size, online, oracle):
 
 
 @inlined
-def lay(views, row, pair, side, barred):
-    """Put a view into a pair, and whom the other view may not bring."""
+def lay(views, row, pair, side, barred, after=0):
+    """Put a view into a pair, after so many words, and whom the other view may not bring."""
     for k in range(views.shape[1]):
-        pair.words[side, k] = views[row, k]
-        pair.peers[side, k] = np.int32(views[row, k])
-    pair.words[side, views.shape[1]] = NONE
+        pair.words[side, after + k] = views[row, k]
+        pair.peers[side, after + k] = np.int32(views[row, k])
+    pair.words[side, after + views.shape[1]] = NONE
     pair.peers[side, pair.peers.shape[1] - 1] = np.int32(barred)
 
 
@@ -198,21 +198,24 @@ def exchange(views, order, online, side, now, key, oracle, request_lost, answer_
 
 
 @leaf
-def take_in(views, slots, receiver, carried, answers, now, key, reply, pair):
-    """Delayed messages arrive in turn: each receiver merges what is carried into its view.
+def take_in(views, slots, receiver, sender, stamp, carried, answers, now, key, before, pair):
+    """Delayed messages arrive in turn: each receiver merges a fresh descriptor of the sender and what is carried.
 
-    A request is answered with the view as it was before; the answer is written into `reply`.
+    A request is answered with the view as it was before, which is written into `before`, one row a request.
     """
+    asked = 0
     for e in range(slots.size):
         if e + AHEAD < slots.size:
             prefetch(views, receiver[e + AHEAD])
             prefetch(carried, slots[e + AHEAD])
-        r = np.int64(receiver[e])
-        if not answers[slots[e]]:
-            reply[e, 0] = descriptor(now, r)
+        r, slot = np.int64(receiver[e]), slots[e]
+        if not answers[slot]:
             for k in range(views.shape[1]):
-                reply[e, 1 + k] = views[r, k]
-        lay(carried, slots[e], pair, 0, r)
+                before[asked, k] = views[r, k]
+            asked += 1
+        pair.words[0, 0] = descriptor(stamp[slot], sender[slot])
+        pair.peers[0, 0] = sender[slot]
+        lay(carried, slot, pair, 0, r, 1)
         lay(views, r, pair, 1, r)
         merge(pair, draw(key, now, e, 1) & 1 == 1, 0, views, r, r)
 
@@ -304,8 +307,9 @@ class Newscast(Overlay[NewscastConfig]):
         self._bytes = 8 * self.config.view
         self._pair = room(self.config.view + 1)  # what is carried has a descriptor of its sender besides
         if world.transport.longest:
-            carried = np.empty((0, self.config.view + 1), np.int64)
-            self.mail = Mailbox(self, world, each=2, carried=carried, answer=np.empty(0, np.bool_))
+            self.mail = Mailbox(
+                self, world, each=2, carried=self.views, stamp=np.empty(0, np.int32), answer=np.empty(0, np.bool_)
+            )
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """The first nodes get random views; whoever comes later knows one live contact."""
@@ -368,27 +372,34 @@ class Newscast(Overlay[NewscastConfig]):
         transport.count(self, sent=sent, delivered=delivered, lost=sent - delivered, size=self._bytes)
 
     def _exchange_by_mail(self, world: World) -> None:
-        slots, receiver = self.mail.due(world)
-        reply = np.full((slots.size, self.config.view + 1), NONE, np.int64)
+        mail = self.mail
+        slots, receiver = mail.due(world)
+        asked = ~mail.answer[slots]
+        src, dst = receiver[asked], mail.src[slots[asked]]
+        before = np.empty((src.size, self.config.view), np.int64)
         take_in(
-            self.views, slots, receiver, self.mail.carried, self.mail.answer, world.cycle, self._exchange_key, reply,
-            self._pair,
+            self.views, slots, receiver, mail.src, mail.stamp, mail.carried, mail.answer, world.cycle,
+            self._exchange_key, before, self._pair,
         )  # fmt: skip
-        asked = ~self.mail.answer[slots]
-        src, dst = receiver[asked], self.mail.src[slots[asked]]
-        self._post(world, "answer", src, dst, reply[asked])
+        self._post(world, "answer", src, dst, before, np.arange(src.size, dtype=np.int32))
         peer = self.choose(world, world.order, self._exchange_key)
-        fresh = (np.int64(world.cycle) << STAMP) | world.order.astype(np.int64)
-        self._post(world, "request", world.order, peer, np.column_stack([fresh, self.views[world.order]]))
+        self._post(world, "request", world.order, peer, self.views, world.order)
 
     def _post(
-        self, world: World, kind: str, src: NDArray[np.int32], dst: NDArray[np.int32], carried: NDArray[np.int64]
+        self,
+        world: World,
+        kind: str,
+        src: NDArray[np.int32],
+        dst: NDArray[np.int32],
+        carried: NDArray[np.int64],
+        row: NDArray[np.int32],
     ) -> None:
-        row = np.arange(src.size, dtype=np.int32)
-        arrives, lag = world.transport.send(self, kind, src, dst, self._bytes, k=row.astype(np.int64))
+        """Send views, the rows given of `carried`."""
+        arrives, lag = world.transport.send(self, kind, src, dst, self._bytes, k=np.arange(src.size))
         assert lag is not None
-        answer = np.full(src.size, kind == "answer")
-        self.mail.put(world, lag, src, dst, arrives, row=row, carried=carried, answer=answer)
+        slots = self.mail.put(world, lag, src, dst, arrives, row=row, carried=carried)
+        self.mail.stamp[slots] = world.cycle
+        self.mail.answer[slots] = kind == "answer"
 
     def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
         """A random peer of each node's view."""

@@ -319,7 +319,7 @@ def post(cycle, lag, src, dst, arrives, row, box_src, box_dst, box_due, free, co
 
 @kernel
 def sort_by_due(slots, due, first, edges, out):
-    """Write the slots in the order in which they are due, those of one cycle in sending order, and where each begins."""
+    """Write the slots in the order they are due in, those of one cycle in sending order, and where each begins."""
     for slot in slots:
         edges[due[slot] - first + 1] += 1
     for cycle in range(1, edges.size):

@@ -243,8 +243,12 @@ def step_for(messages, row, rows, record, m, count, rule, age):
 
 
 @leaf
-def receive_plainly_all(events, lo, hi, messages, models, rows, how):
-    """The loop of `receive_plainly`."""
+def receive_plainly(events, lo, hi, messages, models, rows, how):
+    """`receive` for the commonest case, in one pass over the rows.
+
+    A node takes the mean of its model and the received one, which its records have updated together; nobody lies,
+    nothing is remembered and no noise is added.
+    """
     count = how.merging.models
     for place in range(lo, hi):
         look_ahead(place, hi, events, messages, models, rows, count)
@@ -267,16 +271,6 @@ def receive_plainly_all(events, lo, hi, messages, models, rows, how):
                 step, vector = step_for(messages, start + m, rows, record, m, count, how.rule, age)
                 nudge(models.w, mine, np.float32(1), share * step / size, rows.x, vector)
         models.age[j] = max(age, models.age[j])
-
-
-@kernel
-def receive_plainly(events, lo, hi, messages, models, rows, how):
-    """`receive` for the commonest case, in one pass over the rows.
-
-    A node takes the mean of its model and the received one, which its records have updated together; nobody lies,
-    nothing is remembered and no noise is added.
-    """
-    receive_plainly_all(events, lo, hi, messages, models, rows, how)
 
 
 class GolfConfig(DescentConfig):

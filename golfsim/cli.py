@@ -370,14 +370,25 @@ def fetch(name: Annotated[str, typer.Argument(help="a data set that is not bundl
 
 @app.command()
 def bench(
+    sections: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SECTION]…", help="what to measure; default: all but growth and large"),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
-    threads: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Measure the speed of this machine: node-cycles a second, and as a ratio to bare loops and to a memory copy."""
     from golfsim import bench as benchmark
 
-    rows = benchmark.measure(threads)
-    print(json.dumps(rows, indent=2) if json_ else benchmark.table(rows))
+    for name in sections or ():
+        if name not in benchmark.SECTIONS:
+            raise UserError(f"there is no section “{name}”", hint=nearest(name, benchmark.SECTIONS))
+    rows = []
+    for row in benchmark.measure(sections or benchmark.USUAL):
+        rows.append(row)
+        if not json_:
+            print(benchmark.line(row), flush=True)
+    if json_:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How the pages are built: `sphinx-build -W -n docs site`. Nothing is fetched from the network."""
+"""How the pages are built: `sphinx-build -W docs site/html`. Nothing is fetched from the network."""
 
 import sys
 from pathlib import Path
@@ -12,27 +12,25 @@ sys.path.insert(0, str(HERE))
 import reference  # noqa: E402 - it lies beside this file
 
 project = "golfsim"
-author = "the golfsim authors"
 version = release = golfsim.__version__
 language = "en_GB"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build", "**.ipynb_checkpoints"]
-myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
-suppress_warnings = ["mystnb.unknown_mime_type"]
 
 # Notebooks have no outputs of their own: each build runs them, and a cell that fails ends the build.
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # they write files
 nb_execution_timeout = 300
 nb_merge_streams = True
 
+smartquotes = False  # quotes in code and types stay as they are
+highlight_language = "none"
 default_role = "code"  # docstrings mark code with single back-ticks
+exclude_patterns = ["**.ipynb_checkpoints"]
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_use_type_comments = False
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 90
 add_module_names = False
@@ -42,7 +40,7 @@ html_title = "golfsim"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
-html_theme_options = {"footer_icons": []}
+html_show_copyright = False
 
 
 def setup(app: Any) -> None:

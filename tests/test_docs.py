@@ -5,6 +5,7 @@ In a page, a block whose first line is a comment with a file's name is that file
 begins with “# not run here” is only compiled. A `toml` block is a scenario if it has `cycles`, else a part of one.
 """
 
+import json
 import math
 import os
 import re
@@ -123,6 +124,17 @@ def test_scenarios_of_a_page_are_fine(page, tmp_path):
             assert tree
             if "cycles" in tree:
                 Scenario.of(tree, tmp_path)
+
+
+def test_the_scenario_behind_the_first_picture_is_fine():
+    assert Scenario.load(ROOT / "docs" / "images" / "result.toml").runs == 5
+
+
+def test_notebooks_are_kept_without_outputs():
+    found = sorted((ROOT / "docs" / "examples").glob("*.ipynb"))
+    cells = [cell for file in found for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]]
+    assert len(found) == 4
+    assert [cell["source"] for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 
 
 COMMANDS = typer.main.get_command(app).commands

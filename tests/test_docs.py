@@ -138,7 +138,7 @@ def test_notebooks_are_kept_without_outputs():
 
 
 COMMANDS = typer.main.get_command(app).commands
-NAMED = re.compile(r"(?:^\$ |^ {4}|`)golfsim ([\w-]+)([^`\n#]*)", re.MULTILINE)
+NAMED = re.compile(r"(?:^\$ |^ {4}|`)golfsim ([a-z][\w-]*)([^`\n#]*)", re.MULTILINE)
 
 
 def options_of(command):

@@ -65,9 +65,10 @@ def look(number: int) -> Look:
 @contextmanager
 def styled() -> Iterator[None]:
     """Our style while a figure is drawn; afterwards, whatever happens, all is as it was."""
-    import matplotlib as mpl
+    import matplotlib.pyplot as plt
 
-    with mpl.rc_context(STYLE):
+    plt.draw_if_interactive()  # wakes the backend: a notebook's becomes interactive then, which must outlast the style
+    with plt.rc_context(STYLE):
         yield
 
 

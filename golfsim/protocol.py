@@ -112,8 +112,11 @@ class Protocol(Stateful, Generic[C]):
 
     @property
     def touches_private_data(self) -> bool:
-        """Whether it looks at records that nobody may see, and does not only use what was published."""
-        return False
+        """Whether it looks at records that nobody may see: those of any layer it names that are not published."""
+        from golfsim.records import Published, Records
+
+        named = (getattr(self.config, name) for name in type(self.config).model_fields)
+        return any(isinstance(layer, Records) and not isinstance(layer, Published) for layer in named)
 
     def guarantee(self) -> Guarantee:
         """What this layer provably gives those whose data it uses."""

@@ -259,7 +259,11 @@ def check_metric(simulation: Simulation) -> None:
 
 def guarantees(simulation: Simulation) -> dict[str, str]:
     """What each layer that uses somebody's data provably gives, and what all of them give together."""
-    layers = {name: layer for name, layer in simulation.layers.items() if isinstance(layer, Learner | Records)}
+    layers = {
+        name: layer
+        for name, layer in simulation.layers.items()
+        if isinstance(layer, Learner | Records) or layer.touches_private_data
+    }
     found = {name: str(layer.guarantee()) for name, layer in layers.items()}
     private = [layer.guarantee() for layer in layers.values() if layer.touches_private_data]
     return found | ({"together": str(together(private))} if len(private) > 1 else {})

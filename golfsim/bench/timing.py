@@ -12,9 +12,9 @@ Row = dict[str, Any]
 SECONDS_A_CASE = 1.5
 FEWEST_TRIES = 5
 
-NEWSCAST = {"name": "peers", "use": "newscast", "view": 20}
-UNIFORM = {"name": "peers", "use": "uniform"}
-GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw", "learner": "pegasos"}
+NEWSCAST: dict[str, Any] = {"name": "peers", "use": "newscast", "view": 20}
+UNIFORM: dict[str, Any] = {"name": "peers", "use": "uniform"}
+GOLF: dict[str, Any] = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw", "learner": "pegasos"}
 SPAMBASE = {"set": "spambase", "scale": ["minmax", "l1"]}
 
 

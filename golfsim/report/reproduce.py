@@ -12,7 +12,8 @@ from golfsim import batch, results
 from golfsim.errors import UserError
 from golfsim.places import shipped
 from golfsim.report import sections
-from golfsim.report.published import CLOSE, Item, Judged, Verdict, judge_claim, judge_value
+from golfsim.report.agreement import Judged, Verdict, judge_claim, judge_value
+from golfsim.report.published import CLOSE, Item
 from golfsim.runner import Interrupt
 from golfsim.scenario import Scenario
 

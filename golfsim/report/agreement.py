@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Verdict = Literal["agrees", "differs", "cannot be compared"]
 UNEXPLAINED = "not explained"
 HALF = (1 + CONFIDENCE) / 2  # the quantile of a two-sided interval
-WIDE = 5  # times `close`: beyond that agreement by chance would say nothing
+WIDE = 3  # times `close`: beyond that agreement by chance would say nothing
 TINY = 1e-300
 
 
@@ -126,6 +126,8 @@ def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
     place |= {key: check.pop(key) for key in ("layer", "metric", "where", "cycle") if key in check}
     asked = Asked(**place)
     holds, shown = CHECKS[kind](frame, asked, **check)
+    if holds is None:
+        return Judged(claim.text, "", shown, "cannot be compared", "it holds of the means, but may be chance")
     return Judged(claim.text, "", shown, "agrees" if holds else "differs", "" if holds else claim.reason or UNEXPLAINED)
 
 
@@ -162,7 +164,7 @@ def _shown(values: pd.Series[float]) -> str:
     return words[0].partition(": ")[2] if len(words) == 1 else ", ".join(words)
 
 
-Answer = tuple[bool, str]
+Answer = tuple[bool | None, str]  # whether it holds (None: it may be chance), and the numbers
 
 
 def _falls(frame: pd.DataFrame, asked: Asked, x: str, by: float = 0.0, slack: float = 0.0, sign: int = 1) -> Answer:
@@ -199,8 +201,10 @@ def _below(
     frame: pd.DataFrame, asked: Asked, left: Any, right: Any, by: float = 0.0, along: str | None = None
 ) -> Answer:
     found, shown = _sides(frame, asked, left, right, along)
-    chance = (found["low"].fillna(found["mean"]) <= 0) & (by >= 0)
-    return bool(((found["mean"] > by) & ~chance).all()), shown
+    if not (found["mean"] > by).all():
+        return False, shown
+    chance = by >= 0 and (found["low"] <= 0).any()  # no interval below three runs: NaN, which is not ≤ 0
+    return (None if chance else True), shown
 
 
 def _alike(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, within: float, along: str | None = None) -> Answer:

@@ -51,16 +51,29 @@ class Shown:
     chart: dict[str, Any] | None  # what the script draws, if it can
 
 
-def write(paths: Sequence[str | Path], out: Path, title: str | None = None, by: str | None = None) -> None:
+def write(
+    paths: Sequence[str | Path],
+    out: Path,
+    title: str | None = None,
+    by: str | None = None,
+    target: float | None = None,
+) -> None:
     """Write a page about the results at some paths."""
-    text = html(results.find(paths), title, by, out)
+    text = html(results.find(paths), title, by, target, out)
     write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def html(found: results.Results, title: str | None = None, by: str | None = None, out: Path | None = None) -> str:
+def html(
+    found: results.Results,
+    title: str | None = None,
+    by: str | None = None,
+    target: float | None = None,
+    out: Path | None = None,
+) -> str:
     """The page."""
     keys, frame = sections.factors(found), found.frame
     compared, why_not = _compared(frame, by)
+    cost = _cost(frame, target, by or (compared.by if compared else None))
     states, failures = sections.troubles(found.paths)
     script = _static("uPlot.iife.min.js") + "\n" + _static("charts.js")
     last = sections.finals(frame, keys)
@@ -73,12 +86,14 @@ def html(found: results.Results, title: str | None = None, by: str | None = None
         figures=[_shown(d) for d in fitting(frame, found.further("nodes"), found.further("links"))],
         finals=last,
         finals_csv=_uri("text/csv", _csv_of(last)),
-        comparison=verdict.tables(compared) if compared else [],
+        cost=cost,
+        cost_note=verdict.cost_note(target) if target is not None else "",
+        comparison=verdict.differences(compared) if compared else [],
         comparison_notes=verdict.notes(compared) if compared else [],
         why_not=why_not if len(found.points) > 1 else "",
         differing=sections.differing(found),
         common=sections.common(found),
-        provenance=sections.provenance(found, _command(found, title, by, out)),
+        provenance=sections.provenance(found, _command(found, title, by, target, out)),
         failures=failures,
         style=_static("uPlot.min.css") + "\n" + _static("page.css"),
         script=script,
@@ -120,8 +135,8 @@ def _title(found: results.Results) -> str:
     return " · ".join(names) or ", ".join(path.name for path in found.paths)
 
 
-def _command(found: results.Results, title: str | None, by: str | None, out: Path | None) -> str:
-    options = [("--out", out), ("--title", title), ("--by", by)]
+def _command(found: results.Results, title: str | None, by: str | None, target: float | None, out: Path | None) -> str:
+    options = [("--out", out), ("--title", title), ("--by", by), ("--target", target)]
     words = [*map(str, found.paths), *(str(word) for option in options if option[1] is not None for word in option)]
     return shlex.join(["golfsim", "report", *words])
 
@@ -134,6 +149,13 @@ def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, s
         if by is not None and by not in frame:
             raise
         return None, str(error.what)
+
+
+def _cost(frame: pd.DataFrame, target: float | None, by: str | None) -> verdict.Table | None:
+    """What it takes to reach a target, if one is asked for."""
+    if target is None:
+        return None
+    return verdict.cost_table(compare.costs(frame, target, by or "layer"), "accuracy", target)
 
 
 def _shown(drawing: Drawing) -> Shown:

@@ -67,12 +67,12 @@ def judge_value(frame: pd.DataFrame, value: Value) -> Judged:
     """Our mean over runs beside a published number."""
     rows = rows_at(frame, value.where, value.layer, value.metric, value.cycle)
     ours = rows.groupby("seed")["value"].mean().to_numpy(float)
-    verdict, reason = _verdict(abs(float(ours.mean()) - value.published), margin(ours, value), value)
+    verdict, reason = _verdict_at(abs(float(ours.mean()) - value.published), margin(ours, value), value)
     published = f"{value.published:g}" + (f" (sd {value.std:g})" if value.std is not None else "")
     return Judged(_what(value), published, _mean(ours), verdict, reason, value.as_published)
 
 
-def _verdict(apart: float, chance: float, value: Value) -> tuple[Verdict, str]:
+def _verdict_at(apart: float, chance: float, value: Value) -> tuple[Verdict, str]:
     """Whether two means so far apart agree, and why not."""
     if not value.comparable:
         return "cannot be compared", value.reason
@@ -126,9 +126,15 @@ def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
     place |= {key: check.pop(key) for key in ("layer", "metric", "where", "cycle") if key in check}
     asked = Asked(**place)
     holds, shown = CHECKS[kind](frame, asked, **check)
+    verdict, reason = _verdict_of(holds, claim)
+    return Judged(claim.text, "", shown, verdict, reason)
+
+
+def _verdict_of(holds: bool | None, claim: Claim) -> tuple[Verdict, str]:
     if holds is None:
-        return Judged(claim.text, "", shown, "cannot be compared", "it holds of the means, but may be chance")
-    return Judged(claim.text, "", shown, "agrees" if holds else "differs", "" if holds else claim.reason or UNEXPLAINED)
+        chance = "it holds of the means, but may be chance"
+        return "cannot be compared", f"{chance}; {claim.reason}" if claim.reason else chance
+    return ("agrees", "") if holds else ("differs", claim.reason or UNEXPLAINED)
 
 
 @dataclass(frozen=True)

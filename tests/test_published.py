@@ -13,6 +13,7 @@ from golfsim.errors import UserError
 from golfsim.report import published, reproduce
 from golfsim.report.agreement import judge_claim, judge_value, margin
 from golfsim.report.published import Claim, Item, Value, chosen
+from golfsim.report.sections import Promise
 from golfsim.runner import Interrupt
 
 
@@ -236,6 +237,14 @@ def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
     assert "A quick version" in page
 
 
+def test_a_page_tells_every_guarantee_and_where_it_holds():
+    told = [Promise("all", "group", f"ε = {n} per record, proven", f"group.epsilon = {n}") for n in (1, 8)]
+    item = Item("X1-1", "Table 1", "x.toml", "X1")
+    page = reproduce.html([reproduce.Reproduced(item, [], Path(), promises=told)], quick=False)
+    for promise in told:
+        assert f">{promise.guarantee}</span></td><td>{promise.where}</td>" in page
+
+
 def test_the_table_of_verdicts_has_a_line_a_source_and_one_for_each_reason(tmp_path):
     items = [Item(f"{source}-1", "Table 1", "x.toml", source) for source in ("X1", "X1", "Y2")]
     lasso, other = (judge_value(frame({1.0: 0.2}), value(0.5, reason=why)) for why in ("Lasso | L1", ""))
@@ -267,7 +276,7 @@ def test_an_item_is_run_again_and_judged(tmp_path):
     assert one.runs == 2
     assert len(one.judged) == len(item.values) + len(item.claims)
     assert one.verdicts()["agrees"] >= 3
-    assert any("not private: Lasso" in text for text in one.guarantees.values())
+    assert any("not private: Lasso" in promise.guarantee for promise in one.promises)
     assert one.why_not == ""
 
 

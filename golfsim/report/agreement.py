@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.errors import UserError, nearest
-from golfsim.report.numbers import CONFIDENCE, LEAST, interval
+from golfsim.report.numbers import CONFIDENCE, LEAST, interval, value_of
 from golfsim.report.published import Claim, Value
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Asked:
 
 
 def _shown(values: pd.Series[float]) -> str:
-    words = [f"{key:g}: {v:.3f}" if isinstance(key, float) else f"{key}: {v:.3f}" for key, v in values.items()]
+    words = [f"{value_of('', key).removeprefix(' = ')}: {v:.3f}" for key, v in values.items()]
     return words[0].partition(": ")[2] if len(words) == 1 else ", ".join(words)
 
 

@@ -13,7 +13,7 @@ import math
 import shlex
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,17 +108,6 @@ def rendered(template: str, **values: Any) -> str:
     return _templates().get_template(template).render(style=style, version=golfsim.__version__, **values)
 
 
-def as_uri(ax: Axes) -> str:
-    """A figure as a data URI; it is closed."""
-    import matplotlib.pyplot as plt
-
-    figure: Any = ax.figure
-    try:
-        return _uri("image/png", _bytes(figure, "png"))
-    finally:
-        plt.close(figure)
-
-
 def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -188,14 +177,18 @@ def _picture(drawing: Drawing) -> Picture:
 
 
 def _saved(drawing: Drawing) -> Picture:
+    still = picture_of(drawing.draw())
+    return replace(still, uri=_moving(drawing) or still.uri)
+
+
+def picture_of(ax: Axes) -> Picture:
+    """The figure of some axes, which is closed: an SVG, or a PNG where that is lighter."""
     import matplotlib.pyplot as plt
 
-    ax = drawing.draw()
     figure: Any = ax.figure
     try:
         svg = _bytes(figure, "svg")
         uri = _uri("image/svg+xml", svg) if len(svg) <= HEAVY else _uri("image/png", _bytes(figure, "png"))
-        uri = _moving(drawing) or uri
         return Picture(uri, 96 * figure.get_size_inches()[0], ax.get_ylabel())
     finally:
         plt.close(figure)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from golfsim.progress import Progress
+    from golfsim.report.page import Picture
 
 
 FULL, QUICK = ("reproduction.html", "verdicts.md"), ("quick.html", "quick.md")
@@ -36,8 +37,8 @@ class Reproduced:
     judged: list[Judged]
     folder: Path
     runs: int = 0
-    guarantees: dict[str, str] = field(default_factory=dict)  # by strategy and layer
-    picture: str = ""  # as a data URI
+    promises: list[sections.Promise] = field(default_factory=list)
+    picture: Picture | None = None
     why_not: str = ""
 
     def verdicts(self) -> Counter[Verdict]:
@@ -83,23 +84,22 @@ def _one(item: Item, folder: Path, how: batch.How, quick: bool, shown: Progress,
     )
 
 
-def promises(folder: Path) -> dict[str, str]:
-    """What each layer of each case guarantees, as far as they differ."""
+def promises(folder: Path) -> list[sections.Promise]:
+    """What each layer of each case guarantees, and where, if not at all points."""
     found = results.find([folder])
-    told = sections.guarantees(found, sections.usual(sections.factors(found)))
-    return {" ".join(filter(None, (p.strategy, p.layer))): p.guarantee for p in told}
+    return sections.guarantees(found, sections.usual(sections.factors(found)))
 
 
-def picture(scenario: Scenario, frame: pd.DataFrame) -> str:
+def picture(scenario: Scenario, frame: pd.DataFrame) -> Picture | None:
     """The picture that the scenario asks for; none where it has none, or the log is too small for it."""
     from golfsim.report import figures, page
 
     if scenario.plot.kind == "none" or not (frame["metric"] == "error.mean").any():
-        return ""
+        return None
     try:
-        return page.as_uri(figures.of(scenario.plot, frame))
+        return page.picture_of(figures.of(scenario.plot, frame))
     except UserError:
-        return ""
+        return None
 
 
 def scenario_of(item: Item, quick: bool) -> Scenario:

@@ -22,7 +22,7 @@ from golfsim import compare, results
 from golfsim.comparing import verdict
 from golfsim.errors import UserError
 from golfsim.log import note_of, write_whole
-from golfsim.report import figures, fitting, sections
+from golfsim.report import figures, fitting, sections, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
 HEAVY = 400_000  # bytes; a larger SVG gives way to a PNG
-PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4]]  # of lines, as in the pictures
+PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # of lines, as in the pictures
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,6 @@ def _csv_of(table: verdict.Table) -> bytes:
 
 def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
     """What the script needs to draw curves: all of them over the cycles of any, null where one has no value."""
-    import seaborn as sns
-
     data = drawing.data
     if drawing.kind != "curves" or not set(CURVE_COLUMNS) <= set(data) or data.duplicated(["cycle", "curve"]).any():
         return None
@@ -234,11 +232,10 @@ def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
     wide = {column: data.pivot(index="cycle", columns="curve", values=column) for column in CURVE_COLUMNS[2:]}
     if (data["mean"].dropna() >= 0).all():  # as in the pictures: an interval of what cannot be negative ends at 0
         wide["low"] = wide["low"].clip(lower=0)
-    colours = sns.color_palette("colorblind", len(names)).as_hex()
     curves = [
-        {"name": str(name), "colour": colour, "dash": PATTERNS[place % len(PATTERNS)]}
+        {"name": str(name), "colour": style.look(place).colour, "dash": PATTERNS[place % len(PATTERNS)]}
         | {column: _numbers(table[name]) for column, table in wide.items()}
-        for place, (name, colour) in enumerate(zip(names, colours, strict=True))
+        for place, name in enumerate(names)
     ]
     return {"cycles": _numbers(wide["mean"].index), "curves": curves, "label": label}
 

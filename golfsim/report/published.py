@@ -57,6 +57,7 @@ class Item:
     quick: tuple[str, ...] = ("runs=2",)
     changes: tuple[str, ...] = ()
     note: str = ""
+    picture: str = ""  # “scatter”: records and lines of each point; default: what the scenario asks for
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def _one(item: Item, folder: Path, how: batch.How, quick: bool, shown: Progress,
         folder,
         frame["seed"].nunique(),
         promises(folder),
-        picture(scenario, frame),
+        picture(item, scenario, frame),
         made.complaint() if made.failures else "",
     )
 
@@ -90,10 +90,12 @@ def promises(folder: Path) -> list[sections.Promise]:
     return sections.guarantees(found, sections.usual(sections.factors(found)))
 
 
-def picture(scenario: Scenario, frame: pd.DataFrame) -> Picture | None:
-    """The picture that the scenario asks for; none where it has none, or the log is too small for it."""
-    from golfsim.report import figures, page
+def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | None:
+    """The picture that the item or the scenario asks for; none where there is none, or the log is too small for it."""
+    from golfsim.report import figures, page, scatter
 
+    if item.picture == "scatter":
+        return page.picture_of(scatter.scatters(scatter.planes_of(scenario)))
     if scenario.plot.kind == "none" or not (frame["metric"] == "error.mean").any():
         return None
     try:

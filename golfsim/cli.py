@@ -38,6 +38,10 @@ Results = Annotated[list[Path], typer.Argument(metavar="RESULTS…", help="folde
 By = Annotated[
     str | None, typer.Option(metavar="KEY", help="what tells strategies apart: a key that varies, “case” or “layer”")
 ]
+Target = Annotated[
+    float | None,
+    typer.Option(metavar="VALUE", help="also tell cycles, messages and bytes until the metric is there, e.g. 0.9"),
+]
 
 
 def _version(asked: bool) -> None:
@@ -121,9 +125,7 @@ def compare(
     by: By = None,
     metric: Annotated[str, typer.Option(help="what is compared, at the last observed cycle")] = "accuracy",
     layer: Annotated[str | None, typer.Option(help="only this layer; default: all that have the metric")] = None,
-    target: Annotated[
-        float | None, typer.Option(help="also tell cycles, messages and bytes until the metric is there")
-    ] = None,
+    target: Target = None,
     better: Annotated[str | None, typer.Option(metavar="higher|lower", help="default: known by the metric")] = None,
     json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
 ) -> None:
@@ -149,12 +151,13 @@ def report(
     out: Annotated[Path, typer.Option(help="the page to write")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="default: the scenarios' names")] = None,
     by: By = None,
+    target: Target = None,
 ) -> None:
     """Write one page about results that opens in any browser: figures, tables, guarantees, comparison, provenance."""
     from golfsim.report import page
 
     with _writing(out):
-        page.write(results, out, title, by)
+        page.write(results, out, title, by, target)
     print(f"report in {out}")
 
 
@@ -169,7 +172,6 @@ def reproduce(
 ) -> None:
     """Run the published experiments again and write a page that puts what was published beside what came out."""
     from golfsim import batch, progress, runner
-    from golfsim.log import write_whole
     from golfsim.report import published
     from golfsim.report import reproduce as again
 
@@ -185,11 +187,9 @@ def reproduce(
     if interrupt.asked:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(130)
-    page = out / ("quick.html" if quick else "reproduction.html")
-    with _writing(page):
-        text = again.html(found, quick)
-        write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
-    print(f"page in {page}")
+    with _writing(out):
+        page, table = again.write(found, out, quick)
+    print(f"page in {page}, verdicts as a table in {table}")
 
 
 def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:

@@ -103,8 +103,8 @@ def _limits(found: Comparison) -> list[str]:
         ]
     if least >= LEVEL:
         return [
-            f"With {counted(len(found.pairs), 'comparison')} and so few runs no corrected p by block can fall below {least:.2g}: "
-            "run more seeds, or compare fewer strategies."
+            f"With {counted(len(found.pairs), 'comparison')} and so few runs no corrected p by block can fall below "
+            f"{least:.2g}: run more seeds, or compare fewer strategies."
         ]
     return []
 

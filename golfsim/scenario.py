@@ -13,6 +13,7 @@ from golfsim.churn import ChurnConfig
 from golfsim.condition import Condition
 from golfsim.errors import UserError, nearest
 from golfsim.placement import NodesConfig
+from golfsim.places import scenario_file
 from golfsim.problems import Neighbours, Problem, ScenarioError, explain, shown
 from golfsim.protocol import Protocol, find
 from golfsim.records import Raw
@@ -53,9 +54,12 @@ class Scenario(Settings):
 
     @classmethod
     def load(cls, file: str | Path, changes: Changes = ()) -> Scenario:
-        """Read and check a file, with changes by path: ``{"learning.learner": "logistic"}`` or ``["cycles=50"]``."""
+        """Read and check a file, with changes by path: ``{"learning.learner": "logistic"}`` or ``["cycles=50"]``.
+
+        The bare name of a scenario that comes with golfsim (`golfsim list scenarios`) will do as well.
+        """
         try:
-            return cls._checked(Source.read(Path(file), cls.model_fields), changes)
+            return cls._checked(Source.read(scenario_file(file), cls.model_fields), changes)
         except RecursionError:
             raise ScenarioError([f"{file}: lists or tables are nested too deeply"]) from None
 
@@ -104,7 +108,8 @@ class Scenario(Settings):
         """An error found while running, with the file and line of its key."""
         if isinstance(error, ScenarioError) or error.key is None:
             return error
-        return self._source.complain([Problem(self._source.resolve(error.key), error.what, error.hint or "")])
+        problem = Problem(self._source.resolve(error.key), error.what, error.hint or "")
+        return self._source.complain([problem], error.docs)
 
     def stack(self, seed: int, raw: Raw | None) -> Layers:
         """The layers of a run by name, lowest first, not yet set up; `raw` is the layer of the nodes' own records."""

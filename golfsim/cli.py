@@ -348,10 +348,10 @@ def _writing(path: Path) -> Iterator[None]:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of scenario files."""
-    from golfsim import explain
+    """Print the JSON schema of scenario files: editors read it from the file that their `#:schema` line names."""
+    from golfsim import scaffold
 
-    print(json.dumps(explain.schema(), indent=2, ensure_ascii=False))
+    print(scaffold.schema_text(), end="")
 
 
 @app.command(name="list")
@@ -427,6 +427,36 @@ def fetch(
     with progress.downloading() as told:
         path = fetching.fetch(name, told)
     print(f"{name} is in {path}")
+
+
+Into = Annotated[Path, typer.Option(metavar="DIR", help="the folder to write to")]
+
+
+@new_app.command(name="protocol")
+def new_protocol(
+    name: Annotated[str, typer.Argument(help="what it is called, e.g. push_sum")], into: Into = Path()
+) -> None:
+    """Write a small working protocol, a scenario that uses it, and its test."""
+    _write_new("protocol", name, into)
+    print(f"next: golfsim run {into / name}.toml; then change {into / name}.py (golfsim help protocols)")
+
+
+@new_app.command(name="scenario")
+def new_scenario(
+    name: Annotated[str, typer.Argument(help="what it is called, e.g. my_study")], into: Into = Path()
+) -> None:
+    """Write a small working scenario and its test."""
+    _write_new("scenario", name, into)
+    print(f"next: golfsim run {into / name}.toml; then change it (golfsim help scenarios)")
+
+
+def _write_new(kind: str, name: str, folder: Path) -> None:
+    from golfsim import scaffold
+
+    with _writing(folder):
+        written = scaffold.new(kind, name, folder)
+    print("written: " + ", ".join(str(path) for path in written))
+    print(f"test it: pytest {folder / f'test_{name}.py'}")
 
 
 @app.command(name="help")

@@ -16,9 +16,7 @@ class UserError(Exception):
 
     placed = False
 
-    def __init__(
-        self, what: str, *, key: str | None = None, hint: str | None = None, docs: str | None = None
-    ) -> None:
+    def __init__(self, what: str, *, key: str | None = None, hint: str | None = None, docs: str | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.key = key

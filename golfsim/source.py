@@ -123,7 +123,8 @@ def _text_of(path: Path) -> str:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
-        hint = "" if path.suffix else nearest(path.name, shipped_scenarios())
+        own = [file.name for file in [path.with_name(f"{path.name}.toml")] if file.is_file()]
+        hint = "" if path.suffix else nearest(path.name, own or shipped_scenarios())
         what = UserError(str(getattr(error, "strerror", None) or error), hint=hint)
         raise ScenarioError([f"{path}: {what}"]) from None
     try:

@@ -387,7 +387,9 @@ def test_status_of_something_else_is_told(tmp_path):
 
 
 def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
-    text = estimate.text(estimate.of(scenario(sweep={"transport.loss": [0.0, 0.5]}), tmp_path / "r", batch.How(workers=2)))
+    text = estimate.text(
+        estimate.of(scenario(sweep={"transport.loss": [0.0, 0.5]}), tmp_path / "r", batch.How(workers=2))
+    )
     lines = text.splitlines()
     assert lines[:3] == [
         "8 runs, 0 of them are there already",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -20,6 +20,11 @@ from golfsim.records import Raw
 from golfsim.settings import DataConfig, ObserveConfig, PlotConfig, Settings, StopConfig
 from golfsim.source import Changes, Source
 from golfsim.transport import TransportConfig
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from golfsim.given import Records
 
 Layers = dict[str, Protocol[Any]]
 
@@ -64,8 +69,26 @@ class Scenario(Settings):
             raise ScenarioError([f"{file}: lists or tables are nested too deeply"]) from None
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any], folder: str | Path = ".") -> Scenario:
-        """Check a scenario given as nested dictionaries, as `tomllib` would read it."""
+    def of(
+        cls,
+        tree: Mapping[str, Any],
+        folder: str | Path = ".",
+        *,
+        data: Records | None = None,
+        test_data: Records | None = None,
+        label: str | None = None,
+        graphs: Mapping[str, nx.Graph] | None = None,
+    ) -> Scenario:
+        """Check a scenario given as nested dictionaries, as `tomllib` would read it.
+
+        `data` is a DataFrame, with the name of its label column (default: the last one), or a pair of features and
+        labels; `test_data` are further records of the same form, else `test` in `[data]` says how many are held out.
+        `graphs` are networkx graphs for static overlays, by the layer's name. All of this is kept in the cache.
+        """
+        if data is not None or test_data is not None or label is not None or graphs:
+            from golfsim import given
+
+            tree = given.tree_with(tree, data, test_data, label, graphs or {})
         return cls._checked(Source("scenario", Path(folder).absolute(), dict(tree), {}, tuple(cls.model_fields)), ())
 
     def change(self, changes: Changes, where: str | None = None) -> Scenario:

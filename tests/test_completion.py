@@ -12,11 +12,10 @@ from golfsim import completion
 
 def offered(folder, *words):
     """What bash would offer for the last of the words, in a folder."""
-    asked = {"_GOLFSIM_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(["golfsim", *words])}
-    found = subprocess.run(
-        [sys.executable, "-c", "from golfsim.cli import main; main()"],
-        env=os.environ | asked | {"COMP_CWORD": str(len(words))}, cwd=folder, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    typed = {"COMP_WORDS": " ".join(["golfsim", *words]), "COMP_CWORD": str(len(words))}
+    asked = os.environ | typed | {"_GOLFSIM_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-c", "from golfsim.cli import main; main()"]
+    found = subprocess.run(command, env=asked, cwd=folder, capture_output=True, text=True, check=True)
     return found.stdout.split()
 
 

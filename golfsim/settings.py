@@ -63,7 +63,7 @@ class DataConfig(Settings):
     def _rising_bounds(self) -> DataConfig:
         for name, (low, high) in self.stated_bounds.items():
             if low >= high:
-                raise ValueError(f"bounds: {name}: expected a lower and a larger upper bound; got {low:g}, {high:g}")
+                raise ValueError(f"bounds: expected a larger upper than lower bound for {name}; got {low:g}, {high:g}")
         return self
 
     @property

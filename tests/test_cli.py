@@ -266,7 +266,9 @@ def test_a_dry_run_is_for_programs_too(golfsim_, averaging, tmp_path):
 def test_the_manual_is_at_hand(golfsim_):
     code, out, _ = golfsim_("help")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == sorted({page.stem for page in DOCS.glob("*.md")} | {"scenarios"})
+    assert [line.split()[0] for line in out.splitlines()] == sorted(
+        {page.stem for page in DOCS.glob("*.md")} | {"scenarios"}
+    )
     assert "| `learner` |" in golfsim_("help", "scenarios")[1], "generated, also where no page was built"
     assert golfsim_("help", "privacy")[1] == (DOCS / "privacy.md").read_text(encoding="utf-8")
     assert json.loads(golfsim_("help", "privacy", "--json")[1])["page"] == "privacy"

@@ -18,7 +18,9 @@ def functions(path):
 
 
 def is_kernel(function):
-    return any(isinstance(d, ast.Name) and d.id in ("kernel", "leaf") for d in function.decorator_list)
+    return any(
+        name in ast.dump(d) for d in function.decorator_list for name in ("'kernel'", "'leaf'", "'inlined'", "'njit'")
+    )
 
 
 def lacks_annotation(function):

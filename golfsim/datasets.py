@@ -224,7 +224,7 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int]:
     return _drawn(card.name, records, seed), held_out
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=64)  # seeds: the points of a sweep share them
 def _drawn(name: str, records: int, seed: int) -> Raw:
     """Points of a generated set; kept, since runs that share a seed share the points."""
     card = card_of(name)

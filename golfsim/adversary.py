@@ -85,7 +85,7 @@ class Tampering:
     def __init__(self, configs: tuple[AdversaryConfig, ...], seed: int, nodes: int) -> None:
         self._nodes = nodes
         self._key = rng.key(seed, "adversary", "noise")
-        order = rng.permutation(rng.key(seed, "adversary", "who"), 0, nodes)
+        order = rng.permutation(rng.key(seed, "adversary", "who"), 0, nodes if configs else 0)
         self.members: list[tuple[AdversaryConfig, NDArray[np.int32]]] = []
         for config in configs:
             count = round((config.share or 0) * nodes) if config.number is None else config.number

@@ -42,6 +42,10 @@ Results = Annotated[list[Path], typer.Argument(metavar="RESULTS…", help="folde
 By = Annotated[
     str | None, typer.Option(metavar="KEY", help="what tells strategies apart: a key that varies, “case” or “layer”")
 ]
+Target = Annotated[
+    float | None,
+    typer.Option(metavar="VALUE", help="also tell cycles, messages and bytes until the metric is there, e.g. 0.9"),
+]
 
 
 def _version(asked: bool) -> None:
@@ -129,9 +133,7 @@ def compare(
     by: By = None,
     metric: Annotated[str, typer.Option(help="what is compared, at the last observed cycle")] = "accuracy",
     layer: Annotated[str | None, typer.Option(help="only this layer; default: all that have the metric")] = None,
-    target: Annotated[
-        float | None, typer.Option(help="also tell cycles, messages and bytes until the metric is there")
-    ] = None,
+    target: Target = None,
     better: Annotated[str | None, typer.Option(metavar="higher|lower", help="default: known by the metric")] = None,
     json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
 ) -> None:
@@ -157,12 +159,13 @@ def report(
     out: Annotated[Path, typer.Option(help="the page to write")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="default: the scenarios' names")] = None,
     by: By = None,
+    target: Target = None,
 ) -> None:
     """Write one page about results that opens in any browser: figures, tables, guarantees, comparison, provenance."""
     from golfsim.report import page
 
     with _writing(out):
-        page.write(results, out, title, by)
+        page.write(results, out, title, by, target)
     print(f"report in {out}")
 
 
@@ -177,7 +180,6 @@ def reproduce(
 ) -> None:
     """Run the published experiments again and write a page that puts what was published beside what came out."""
     from golfsim import batch, progress, runner
-    from golfsim.log import write_whole
     from golfsim.report import published
     from golfsim.report import reproduce as again
 
@@ -193,11 +195,9 @@ def reproduce(
     if interrupt.asked:
         print("interrupted; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(130)
-    page = out / ("quick.html" if quick else "reproduction.html")
-    with _writing(page):
-        text = again.html(found, quick)
-        write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
-    print(f"page in {page}")
+    with _writing(out):
+        page, table = again.write(found, out, quick)
+    print(f"page in {page}, verdicts as a table in {table}")
 
 
 def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
@@ -393,14 +393,25 @@ def fetch(name: Annotated[str, typer.Argument(help="a data set that is not bundl
 
 @app.command()
 def bench(
+    sections: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SECTION]…", help="what to measure; default: all but growth and large"),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
-    threads: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Measure the speed of this machine: node-cycles a second, and as a ratio to bare loops and to a memory copy."""
     from golfsim import bench as benchmark
 
-    rows = benchmark.measure(threads)
-    print(json.dumps(rows, indent=2) if json_ else benchmark.table(rows))
+    for name in sections or ():
+        if name not in benchmark.SECTIONS:
+            raise UserError(f"there is no section “{name}”", hint=nearest(name, benchmark.SECTIONS))
+    rows = []
+    for row in benchmark.measure(sections or benchmark.USUAL):
+        rows.append(row)
+        if not json_:
+            print(benchmark.line(row), flush=True)
+    if json_:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
 
 
 def main() -> None:

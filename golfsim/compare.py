@@ -36,6 +36,7 @@ from golfsim.comparing.strategies import (
     curves_of,
     default_by,
     direction,
+    every_curve,
     last,
     reach,
     rows_of,
@@ -161,6 +162,13 @@ def compare(
     curves, missing = curves_of(frame, rows, name, by)
     asked = Asked(by, name, better or direction(name), target)
     return _compared(curves, tuple(block_keys(rows, by)), tuple(missing), asked)
+
+
+def costs(frame: pd.DataFrame, target: float, by: str = "layer", metric: str = "accuracy") -> tuple[Cost, ...]:
+    """What it takes each strategy to reach a target; unlike `compare` also of one strategy alone."""
+    rows, name = rows_of(frame, metric, None)
+    asked = Asked(by, name, direction(name), target)
+    return _costs(list(every_curve(frame, rows, name, by).items()), asked)
 
 
 def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], asked: Asked) -> Comparison:

@@ -12,7 +12,7 @@ from golfsim.learner import Learner, score
 from golfsim.mechanisms import Guarantee
 from golfsim.overlay import Overlay
 from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import Published, Records
+from golfsim.records import Records
 from golfsim.tuning import published_lambda
 from golfsim.updates import LEARNERS, Rule
 
@@ -58,11 +58,6 @@ class Descent(Learner[D]):
             self.lam = published_lambda(self.config.records, learner, self.key("lambda"), self.name) or 0.0
         without_records = 1.0  # as long as nothing is published there is nothing to update with
         return Rule(learner, self.lam or without_records, self.config.batch == "one-by-one")
-
-    @property
-    def touches_private_data(self) -> bool:
-        """Unless it learns from published records."""
-        return not isinstance(self.config.records, Published)
 
     def guarantee(self) -> Guarantee:
         """That of the records it learns from."""

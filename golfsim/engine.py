@@ -61,6 +61,7 @@ class Simulation:
         self.log = Log(run, self.seed, data.note if data else "")
         self.log.tables = self.observer.tables(self.world, names)
         self.latest: dict[str, dict[str, float]] = {}
+        self.world.has_apart = any(layer.apart for layer in self.layers.values())
         for layer in self.layers.values():
             layer.setup(self.world)
         self._watch = Watch(self.world, self.layers, self.raw) if paranoid else None
@@ -110,6 +111,15 @@ class Simulation:
 
     def step(self) -> None:
         """One cycle: who is online, each layer over all online nodes, then the observers."""
+        self.begin_cycle()
+        self.world.settle()
+
+    def begin_cycle(self) -> None:
+        """One cycle, the last of which may still go on beside the next one: for those who only count cycles.
+
+        With several threads a layer that stands apart (Newscast) has its turn while another (Golf) still works on what
+        it chose in the cycle before; whoever looks at arrays calls `step`, or `world.settle` first.
+        """
         world = self.world
         if self._watch:
             self._watch.begin()
@@ -117,10 +127,13 @@ class Simulation:
         if self.raw:
             self.raw.step(world)
         if world.fresh.size:
+            world.settle()
             for layer in self.layers.values():
                 layer.start(world, world.fresh)
         for layer in self.layers.values():
             if layer.acts(world.cycle):
+                if not layer.apart:
+                    world.settle()
                 layer.step(world)
         if self._watch:
             self._watch.end()
@@ -131,6 +144,7 @@ class Simulation:
         self.finished = stopped or last
 
     def _observe(self) -> bool:
+        self.world.settle()
         self.latest = self.observer.measure(self.world, self.layers)
         self.log.add(self.world.cycle, self.latest)
         self.observer.fill(self.log.tables, self.world, self.layers)
@@ -154,6 +168,7 @@ class Simulation:
 
     def state(self) -> dict[str, Any]:
         """Everything that the next cycle depends on, and the rows so far, as arrays by name."""
+        self.world.settle()
         arrays = {f"{part}/{key}": a for part, owner in self._parts().items() for key, a in owner.state().items()}
         rows = {"cycles": self.log.cycles, "names": self.log.names, "values": self.log.values}
         arrays["log"] = np.frombuffer(json.dumps(rows).encode(), np.uint8)

@@ -42,6 +42,14 @@ def leaf(function: Callable[..., Any]) -> Any:
     return _compiled(function, _nrt=False)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a leaf that is put into the place of each call: for what is small and called for every event.
+
+    A call passes each array as seven numbers, which for a short row costs more than the row.
+    """
+    return _compiled(function, _nrt=False, forceinline=True)
+
+
 def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     users = function.__module__.startswith(USERS)
     folder = cache_folder(Path(function.__code__.co_filename), users)
@@ -121,6 +129,30 @@ def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     return types.void(array, row, column), codegen
 
 
+@intrinsic(prefer_literal=True)
+def _equal(typingctx: Any, array: Any, row: Any, value: Any, lanes: Any) -> Any:
+    """Which of the first `lanes` numbers of a row of 32-bit integers equal a value, as bits; `lanes` is a literal."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind, number = signature.args[0], ir.IntType(32)
+        view = context.make_array(kind)(context, builder, arguments[0])
+        begin = [
+            context.cast(builder, arguments[1], signature.args[1], types.intp),
+            context.get_constant(types.intp, 0),
+        ]
+        pointer = cgutils.get_item_pointer(context, builder, kind, view, begin, wraparound=False)
+        vector = ir.VectorType(number, lanes.literal_value)
+        found = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
+        nothing = ir.Constant(vector, ir.Undefined)
+        wanted = context.cast(builder, arguments[2], signature.args[2], types.int32)
+        first = builder.insert_element(nothing, wanted, number(0))
+        everywhere = builder.shuffle_vector(first, nothing, ir.Constant(vector, [0] * vector.count))
+        bits = builder.bitcast(builder.icmp_signed("==", found, everywhere), ir.IntType(vector.count))
+        return bits if vector.count == 64 else builder.zext(bits, ir.IntType(64))
+
+    return types.uint64(array, row, value, lanes), codegen
+
+
 if numba.config.DISABLE_JIT:
 
     def prefetch(array: Any, row: int) -> None:
@@ -128,9 +160,15 @@ if numba.config.DISABLE_JIT:
 
     prefetch_item = prefetch
 
+    def equal_32(array: Any, row: int, value: int) -> int:
+        """Which numbers of a row equal a value, as bits."""
+        return sum(1 << k for k, number in enumerate(array[row].tolist()) if number == value)
+
+    equal_64 = equal_32
+
 else:
 
-    @leaf
+    @inlined
     def prefetch(array, row):
         """Ask the processor to bring a row into its cache; it changes no value."""
         step = LINE // array.itemsize
@@ -138,7 +176,17 @@ else:
             _prefetch(array, row, column)
         _prefetch(array, row, array.shape[1] - 1)
 
-    @leaf
+    @inlined
     def prefetch_item(array, item):
         """The same for an item of a one-dimensional array."""
         _prefetch(array, item, 0)
+
+    @inlined
+    def equal_32(array, row, value):
+        """Which of the 32 numbers of a row equal a value, as bits."""
+        return _equal(array, row, value, 32)
+
+    @inlined
+    def equal_64(array, row, value):
+        """Which of the 64 numbers of a row equal a value, as bits."""
+        return _equal(array, row, value, 64)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim.kernels import leaf
+from golfsim.kernels import inlined
 from golfsim.settings import Settings
 from golfsim.state import Stateful
 
@@ -46,7 +46,7 @@ class Budget(NamedTuple):
     visits: NDArray[np.int32]
 
 
-@leaf
+@inlined
 def may_visit(budget, first, stop):
     """Whether all records first … stop−1 have budget left for one more visit."""
     allowed = True
@@ -55,7 +55,7 @@ def may_visit(budget, first, stop):
     return allowed
 
 
-@leaf
+@inlined
 def spend(budget, first, stop):
     """Charge records for a visit; returns the ε of the least that any of them is charged."""
     least = budget.epsilon

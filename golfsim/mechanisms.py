@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from golfsim.kernels import leaf
+from golfsim.kernels import inlined, leaf
 from golfsim.rng import draw, unit
 
 Unit = Literal["record", "node"]
@@ -21,14 +21,14 @@ Unit = Literal["record", "node"]
 ROUNDING = 1e-5
 
 
-@leaf
+@inlined
 def laplace(h):
     """A draw as a Laplace number of scale 1: a random sign and an exponential."""
     size = -np.log(unit(h))
     return size if h & 1 == 1 else -size
 
 
-@leaf
+@inlined
 def normal(first, second):
     """Two draws as a standard normal number (Box–Muller)."""
     return np.sqrt(-2 * np.log(unit(first))) * np.cos(2 * np.pi * unit(second))
@@ -89,7 +89,7 @@ def add_share_of_gamma_norm(key, cycle, node, k, scale, shares, out, row):
         out[row, f] += out.dtype.type(factor * coordinate)
 
 
-@leaf
+@inlined
 def respond(h, second, value, values, truth):
     """k-ary random response: the value with probability `truth`, else one of the others alike."""
     if unit(h) < truth:

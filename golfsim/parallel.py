@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -29,6 +29,24 @@ def in_threads(threads: int, function: Callable[[T], R], items: Iterable[T]) -> 
     if threads == 1:
         return [function(item) for item in items]
     return list(_pool(threads).map(function, items))
+
+
+class Beside:
+    """At most one piece of work that goes on in a thread of its own until somebody needs what comes of it."""
+
+    def __init__(self) -> None:
+        self._work: Future[None] | None = None
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Begin a piece of work, once the one before is done."""
+        self.end()
+        self._work = _pool(1).submit(work)
+
+    def end(self) -> None:
+        """Wait until it is done."""
+        work, self._work = self._work, None
+        if work is not None:
+            work.result()
 
 
 def over_ranges(
@@ -69,7 +87,7 @@ def _sort_by_level(level, edges, events):
 
 def levels(
     nodes: int, reads: NDArray[np.int32] | None, writes: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Sort events into levels whose events do not touch each other: (events by level, edges of the levels).
 
     Event e reads node reads[e] (None: no node) and changes node writes[e]. An event stands one level above the
@@ -79,21 +97,21 @@ def levels(
     last_read, last_write = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
     reads = np.full(writes.size, -1, np.int32) if reads is None else reads
     edges = np.zeros(_levels(reads, writes, last_read, last_write, level) + 1, np.int64)
-    events = np.empty(writes.size, np.int64)
+    events = np.empty(writes.size, np.int32)
     _sort_by_level(level, edges, events)
     return events, edges
 
 
 def as_if_one_by_one(
     threads: int,
-    run: Callable[[NDArray[np.int64], int, int], Any],
+    run: Callable[[NDArray[np.int32], int, int], Any],
     nodes: int,
     reads: NDArray[np.int32] | None,
     writes: NDArray[np.int32],
 ) -> None:
     """`run(events, lo, hi)` over all events on so many threads, with the meaning of one after the other."""
     if threads == 1 or writes.size < 2 * SMALLEST_SHARE:
-        run(np.arange(writes.size), 0, writes.size)
+        run(np.arange(writes.size, dtype=np.int32), 0, writes.size)
         return
     events, edges = levels(nodes, reads, writes)
     for start, stop in pairwise(edges):

@@ -13,11 +13,11 @@ from golfsim.report.grids import bars, heatmap, learning_curve, lines, privacy_u
 from golfsim.report.judgement import confusion, roc, time_table
 from golfsim.report.networks import animation, degrees, drawing, raster
 from golfsim.report.numbers import time_to
-from golfsim.report.scatter import plane_of, scatter
+from golfsim.report.scatter import plane_of, planes_of, scatter, scatters
 from golfsim.report.style import save, styled
 
 __all__ = [
     "animation", "bars", "confusion", "convergence", "degrees", "drawing", "heatmap", "learning_curve", "lines",
-    "messages", "online", "overlay", "plane_of", "privacy_utility", "raster", "roc", "save", "scatter",
-    "small_multiples", "spent", "styled", "time_table", "time_to",
+    "messages", "online", "overlay", "plane_of", "planes_of", "privacy_utility", "raster", "roc", "save", "scatter",
+    "scatters", "small_multiples", "spent", "styled", "time_table", "time_to",
 ]  # fmt: skip

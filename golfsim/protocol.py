@@ -81,6 +81,7 @@ class Protocol(Stateful, Generic[C]):
 
     Config: ClassVar[type[LayerConfig]] = LayerConfig
     accepts: ClassVar[frozenset[str]] = frozenset()  # of loss, delay, partition: what its messages may suffer
+    apart: ClassVar[bool] = False  # its turn touches only what is its own, and others read that only in their turns
     _not_state = frozenset({"name", "config"})
 
     def __init__(self, name: str, config: C, seed: int, folder: Path = Path()) -> None:
@@ -125,8 +126,11 @@ class Protocol(Stateful, Generic[C]):
 
     @property
     def touches_private_data(self) -> bool:
-        """Whether it looks at records that nobody may see, and does not only use what was published."""
-        return False
+        """Whether it looks at records that nobody may see: those of any layer it names that are not published."""
+        from golfsim.records import Published, Records
+
+        named = (getattr(self.config, name) for name in type(self.config).model_fields)
+        return any(isinstance(layer, Records) and not isinstance(layer, Published) for layer in named)
 
     def guarantee(self) -> Guarantee:
         """What this layer provably gives those whose data it uses."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from golfsim import rng
 from golfsim.errors import UserError
-from golfsim.kernels import leaf
+from golfsim.kernels import inlined
 from golfsim.mechanisms import ROUNDING, Guarantee, Unit
 from golfsim.placement import ArrivalConfig
 from golfsim.protocol import LayerConfig, Protocol
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     folded: bool
 
 
-@leaf
+@inlined
 def sign_for(rows, record, model, models):
     """+1 or −1: is the record on the positive side of this model's one-vs-all problem?"""
     if rows.folded:
@@ -183,9 +183,11 @@ class Raw(Records[LayerConfig]):
     def step(self, world: World) -> None:
         """Let records arrive and retire, and bad peers turn their labels."""
         if self._arrival:
+            world.settle()
             self._arrive(self._arrival, world.cycle)
         for start, nodes in world.tampering.flips[self._flipped :]:
             if start <= world.cycle:
+                world.settle()
                 self._flip(nodes)
                 self._flipped += 1
 

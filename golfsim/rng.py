@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.kernels import kernel, leaf
+from golfsim.kernels import inlined, kernel
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 _STEP = 0x9E37_79B9_7F4A_7C15
@@ -45,7 +45,7 @@ if numba.config.DISABLE_JIT:
 
 else:
 
-    @leaf
+    @inlined
     def mix(h):
         """SplitMix64's finaliser."""
         h = np.uint64(h)
@@ -53,7 +53,7 @@ else:
         h = (h ^ (h >> np.uint64(27))) * np.uint64(_MIX_2)
         return h ^ (h >> np.uint64(31))
 
-    @leaf
+    @inlined
     def draw(key, cycle, node, k):
         """64 random bits."""
         step, one = np.uint64(_STEP), np.uint64(1)
@@ -62,13 +62,13 @@ else:
         return mix(h + (np.uint64(k) + one) * step)
 
 
-@leaf
+@inlined
 def unit(h):
     """A draw as a number of the open interval (0, 1)."""
     return (np.float64(h >> 12) + 0.5) * 2.0**-52
 
 
-@leaf
+@inlined
 def below(h, n):
     """A draw as an integer of 0 … n−1."""
     return np.int64(np.float64(h >> 11) * 2.0**-53 * n)

@@ -234,9 +234,10 @@ def telling(scenario: Scenario) -> Iterator[None]:
 def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Interrupt) -> str:
     """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
     saved = time.monotonic()
-    for cycle in simulation:
+    while not simulation.finished:
+        simulation.begin_cycle()
         check_metric(simulation)
-        told.cycle(cycle, last_error(simulation))
+        told.cycle(simulation.world.cycle, last_error(simulation))
         if simulation.finished:
             break
         if interrupt.asked or time.monotonic() - saved >= task.checkpoint_every:
@@ -244,6 +245,7 @@ def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Int
             saved = time.monotonic()
         if interrupt.asked:
             return "interrupted"
+    simulation.world.settle()
     return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
 
 
@@ -267,7 +269,11 @@ def check_metric(simulation: Simulation) -> None:
 
 def guarantees(simulation: Simulation) -> dict[str, str]:
     """What each layer that uses somebody's data provably gives, and what all of them give together."""
-    layers = {name: layer for name, layer in simulation.layers.items() if isinstance(layer, Learner | Records)}
+    layers = {
+        name: layer
+        for name, layer in simulation.layers.items()
+        if isinstance(layer, Learner | Records) or layer.touches_private_data
+    }
     found = {name: str(layer.guarantee()) for name, layer in layers.items()}
     private = [layer.guarantee() for layer in layers.values() if layer.touches_private_data]
     return found | ({"together": str(together(private))} if len(private) > 1 else {})

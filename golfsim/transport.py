@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from functools import cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -11,7 +13,7 @@ from pydantic import Field, model_validator
 
 from golfsim import rng
 from golfsim.errors import UserError
-from golfsim.kernels import kernel
+from golfsim.kernels import kernel, leaf, prefetch
 from golfsim.memory import available, readable
 from golfsim.parallel import over_ranges
 from golfsim.rng import draw, unit
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from golfsim.world import World
 
 SENT, DELIVERED, LOST, BYTES = range(4)
+AHEAD = 8  # messages
 
 
 @kernel
@@ -34,7 +37,7 @@ def send_all(key, cycle, k, src, dst, online, at_once, loss, side, arrives):
         passes = j >= 0
         sent += passes
         if passes and loss > 0:
-            passes = unit(draw(key, cycle, src[e], 2 * k[e % k.size])) >= loss
+            passes = unit(draw(key, cycle, src[e], 2 * k[e if k.size > 1 else 0])) >= loss
         if passes and side.size > 0:
             passes = side[src[e]] == side[j]
         if passes and at_once:
@@ -45,11 +48,18 @@ def send_all(key, cycle, k, src, dst, online, at_once, loss, side, arrives):
 
 
 @kernel
-def draw_lags(key, cycle, k, src, shortest, cumulative, lag):
-    """How many cycles each message is under way, by the cumulative probabilities of the possible delays."""
+def draw_lags(key, cycle, k, src, wanted, shortest, cumulative, lag):
+    """How many cycles each wanted message is under way, by the cumulative probabilities of the possible delays."""
+    last = cumulative.size - 1
     for e in range(src.size):
-        u = unit(draw(key, cycle, src[e], 2 * k[e % k.size] + 1))
-        lag[e] = shortest + min(np.searchsorted(cumulative, u), cumulative.size - 1)
+        if wanted[e]:
+            u = unit(draw(key, cycle, src[e], 2 * k[e if k.size > 1 else 0] + 1))
+            more = min(np.int64(u * cumulative.size), last)  # right at once where all delays are alike
+            while more > 0 and u <= cumulative[more - 1]:
+                more -= 1
+            while more < last and u > cumulative[more]:
+                more += 1
+            lag[e] = shortest + more
 
 
 LONGEST_DELAY = 100_000
@@ -127,7 +137,9 @@ class TransportConfig(Settings):
         return low, np.arange(1, high - low + 2) / (high - low + 1)
 
 
+NOTHING = np.empty(0, np.bool_)
 EVERYWHERE = np.empty(0, np.int8)
+NO_SLOTS = np.empty(0, np.int32)
 NO_PAIRS = np.empty((0, 2), np.int32)
 
 
@@ -240,24 +252,26 @@ class Transport(Stateful):
             key, world.cycle, k, src, dst, world.online, at_once, self._config.loss, self.side(), arrives
         )
         self.count(layer, sent=sent, delivered=passed if at_once else 0, lost=sent - passed, size=bytes_each)
-        return arrives, None if at_once else self._lags(key, src, k)
+        return arrives, None if at_once else self._lags(key, src, k, arrives)
 
     def lags(self, layer: Protocol[Any], kind: str, senders: NDArray[np.int32]) -> NDArray[np.int32]:
         """How many cycles messages sent now are under way; for layers whose senders are not nodes."""
-        return self._lags(self._key(layer, kind), senders, np.zeros(1, np.int64))
+        return self._lags(self._key(layer, kind), senders, np.zeros(1, np.int64), np.ones(senders.size, np.bool_))
 
-    def _lags(self, key: np.uint64, senders: NDArray[np.int32], k: NDArray[np.int64]) -> NDArray[np.int32]:
-        lag = np.empty(senders.size, np.int32)
-        draw_lags(key, self.world.cycle, k, senders, self._shortest, self._cumulative, lag)
+    def _lags(
+        self, key: np.uint64, senders: NDArray[np.int32], k: NDArray[np.int64], wanted: NDArray[np.bool_]
+    ) -> NDArray[np.int32]:
+        lag = np.zeros(senders.size, np.int32)
+        draw_lags(key, self.world.cycle, k, senders, wanted, self._shortest, self._cumulative, lag)
         return lag
 
     def lost_on_the_way(self, layer: Protocol[Any], kind: str, src: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which messages would be lost whatever their receiver; for kernels that choose receivers as they go.
+        """Which messages would be lost whatever their receiver, without entries where none can be.
 
-        Such a kernel looks at `side` and counts for itself, see `count`.
+        For kernels that choose receivers as they go: such a one looks at `side` and counts for itself, see `count`.
         """
         if self._config.loss == 0:
-            return np.zeros(src.size, np.bool_)
+            return NOTHING
         return rng.uniform(self._key(layer, kind), src, self.world.cycle) < self._config.loss
 
     def count(self, layer: Protocol[Any], *, sent: int, delivered: int, lost: int, size: int = 0) -> None:
@@ -276,77 +290,91 @@ class Transport(Stateful):
         }
 
     def _key(self, layer: Protocol[Any], kind: str) -> np.uint64:
-        return rng.key(self._seed, layer.name, f"transport.{kind}")
+        return _key(self._seed, layer.name, kind)
+
+
+@cache
+def _key(seed: int, layer: str, kind: str) -> np.uint64:
+    return rng.key(seed, layer, f"transport.{kind}")
 
 
 @kernel
-def post(cycle, lag, src, dst, arrives, box_src, box_dst, following, head, tail, free, count, slots):
-    """Put each message that arrives into a free slot and at the end of the queue of its cycle."""
+def post(cycle, lag, src, dst, arrives, row, box_src, box_dst, box_due, free, count, slots, rows):
+    """Put each message that arrives into a free slot: how many, and how many slots are free then (−1: too few).
+
+    Notes slots and rows of the messages, in sending order.
+    """
     n = 0
     for e in range(dst.size):
         if arrives[e]:
+            if count == 0:
+                return n, -1
             count -= 1
             slot = free[count]
-            queue = (cycle + lag[e]) % head.size
-            box_src[slot], box_dst[slot], following[slot] = src[e], dst[e], -1
-            if tail[queue] >= 0:
-                following[tail[queue]] = slot
-            else:
-                head[queue] = slot
-            tail[queue] = slot
-            slots[n] = slot
+            box_src[slot], box_dst[slot], box_due[slot] = src[e], dst[e], cycle + lag[e]
+            slots[n], rows[n] = slot, row[e]
             n += 1
-    return count, n
+    return n, count
 
 
 @kernel
-def collect(queue, online, side, box_src, box_dst, following, head, tail, free, count, slots):
-    """Empty a queue in sending order; a message whose receiver is offline or behind a cut is lost."""
-    n = lost = 0
-    slot = head[queue]
-    while slot >= 0:
+def sort_by_due(slots, due, first, edges, out):
+    """Write the slots in the order they are due in, those of one cycle in sending order, and where each begins."""
+    for slot in slots:
+        edges[due[slot] - first + 1] += 1
+    for cycle in range(1, edges.size):
+        edges[cycle] += edges[cycle - 1]
+    place = edges.copy()
+    for slot in slots:
+        out[place[due[slot] - first]] = slot
+        place[due[slot] - first] += 1
+
+
+@kernel
+def collect(slots, online, side, box_src, box_dst, free, count, kept):
+    """Free the slots of messages that are due; one whose receiver is offline or behind a cut is lost."""
+    n = 0
+    for slot in slots:
         free[count] = slot
         count += 1
-        if online[box_dst[slot]] and (side.size == 0 or side[box_src[slot]] == side[box_dst[slot]]):
-            slots[n] = slot
+        there = online.size == 0 or online[box_dst[slot]]
+        if there and (side.size == 0 or side[box_src[slot]] == side[box_dst[slot]]):
+            kept[n] = slot
             n += 1
-        else:
-            lost += 1
-        slot = following[slot]
-    head[queue] = tail[queue] = -1
-    return count, n, lost
+    return n, count
 
 
-@kernel
+@leaf
 def copy_rows(source, row, target, slot, lo, hi):
     """target[slot[e]] = source[row[e]] for e of lo … hi−1."""
     for e in range(lo, hi):
-        target[slot[e]] = source[row[e]]
+        if e + AHEAD < hi:
+            prefetch(source, row[e + AHEAD])
+            prefetch(target, slot[e + AHEAD])
+        for f in range(source.shape[1]):
+            target[slot[e], f] = source[row[e], f]
 
 
 class Mailbox(Stateful):
     """The messages of one layer that are under way, with the rows they carry as these were when sent.
 
-    Rows live in slots; the slots due in one cycle form a queue in sending order. `rows` are arrays like those that
-    will be sent: their row shape and type are taken. `each` is how many messages a node sends in a cycle at most.
+    Rows live in slots. `rows` are arrays like those that will be sent: their row shape and type are taken. `each` is
+    how many messages a node sends in a cycle at most.
     """
 
     def __init__(self, layer: Protocol[Any], world: World, each: int = 1, **rows: NDArray[Any]) -> None:
-        longest = world.transport.longest
-        capacity = world.nodes * longest * each
+        capacity = world.nodes * world.transport.longest * each
         self._layer = layer
         world.transport.reserve(capacity, rows)
         self.src = np.zeros(capacity, np.int32)
         self.dst = np.zeros(capacity, np.int32)
-        self.following = np.full(capacity, -1, np.int32)
-        self.head = np.full(longest + 1, -1, np.int32)
-        self.tail = np.full(longest + 1, -1, np.int32)
+        self.due_at = np.zeros(capacity, np.int32)
         self.free = np.arange(capacity, dtype=np.int32)
         self.free_count = capacity
         self.number = np.zeros(capacity, np.int64)  # of each message, in sending order
         self.sent = 0
         self.collected = 0
-        self._names = tuple(rows)
+        self._queues: dict[int, list[NDArray[np.int32]]] = {}  # slots by the cycle they are due in, in sending order
         for name, like in rows.items():
             setattr(self, name, np.zeros((capacity, *like.shape[1:]), like.dtype))
 
@@ -371,43 +399,59 @@ class Mailbox(Stateful):
     ) -> NDArray[np.int32]:
         """Post the messages that arrive, each with a copy of a row of every array: its sender's, or the one given.
 
-        Returns the slots they are kept in, in sending order.
+        Returns the slots they are kept in, in sending order; what is not copied from rows is for the caller to fill in.
         """
-        slots = np.empty(dst.size, np.int32)
-        if arrives.sum() > self.free_count:
-            raise RuntimeError(f"{self._layer.name}: more messages than its mailbox was made for; see `each`")
-        self.free_count, n = post(
-            world.cycle, lag, src, dst, arrives, self.src, self.dst, self.following, self.head, self.tail, self.free,
-            self.free_count, slots,
+        slots, rows = np.empty(dst.size, np.int32), np.empty(dst.size, np.int32)
+        n, self.free_count = post(
+            world.cycle, lag, src, dst, arrives, src if row is None else row, self.src, self.dst, self.due_at,
+            self.free, self.free_count, slots, rows,
         )  # fmt: skip
+        if self.free_count < 0:
+            raise RuntimeError(f"{self._layer.name}: more messages than its mailbox was made for; see `each`")
         slots = slots[:n]
         self.number[slots] = np.arange(self.sent, self.sent + n)
         self.sent += n
-        senders = self.src[slots] if row is None else row[arrives]
-        for name in self._names:
-            source, target = flat(rows_of[name]), flat(getattr(self, name))
-            over_ranges(world.threads, partial(copy_rows, source, senders, target, slots), 0, n)
+        self._enqueue(slots, world.cycle + 1, world.transport.longest)
+        for name, source in rows_of.items():
+            over_ranges(world.threads, partial(copy_rows, flat(source), rows, flat(getattr(self, name)), slots), 0, n)
         return slots
+
+    def _enqueue(self, slots: NDArray[np.int32], first: int, cycles: int) -> None:
+        """Append slots, in sending order, to the queues of the cycles they are due in: `first` and those after it."""
+        edges, by_due = np.zeros(cycles + 1, np.int64), np.empty(slots.size, np.int32)
+        sort_by_due(slots, self.due_at, first, edges, by_due)
+        for cycle, (start, stop) in enumerate(pairwise(edges.tolist()), first):
+            if start < stop:
+                self._queues.setdefault(cycle, []).append(by_due[start:stop])
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Take over a state, and put what is under way into its queues."""
+        super().restore(arrays)
+        used = np.ones(self.free.size, np.bool_)
+        used[self.free[: self.free_count]] = False
+        slots = np.flatnonzero(used).astype(np.int32)
+        slots = slots[np.argsort(self.number[slots])]
+        self._queues.clear()
+        if slots.size:
+            first = int(self.due_at[slots].min())
+            self._enqueue(slots, first, int(self.due_at[slots].max()) - first + 1)
 
     def due(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """What is to be delivered now, in sending order: (slots, receivers); slots are valid until the next `put`."""
-        slots = np.empty(self.dst.size - self.free_count, np.int32)
-        n = 0
-        last = min(world.cycle, self.collected + self.head.size - 1)
-        for cycle in range(self.collected + 1, last + 1):
-            self.free_count, more, lost = collect(
-                cycle % self.head.size, world.online, world.transport.side(), self.src, self.dst, self.following,
-                self.head, self.tail, self.free, self.free_count, slots[n:],
-            )  # fmt: skip
-            world.transport.count(self._layer, sent=0, delivered=more, lost=lost)
-            n += more
-        slots = slots[:n]
-        if last > self.collected + 1:  # the layer has rested: several cycles' mail is due
+        cycles = range(self.collected + 1, world.cycle + 1)
+        queued = [NO_SLOTS, *(part for cycle in cycles for part in self._queues.pop(cycle, ()))]
+        slots = np.concatenate(queued)
+        if len(cycles) > 1:  # the layer has rested: several cycles' mail is due
             slots = slots[np.argsort(self.number[slots])]
         self.collected = world.cycle
-        return slots, self.dst[slots]
+        kept = np.empty(slots.size, np.int32)
+        n, self.free_count = collect(
+            slots, world.presence(), world.transport.side(), self.src, self.dst, self.free, self.free_count, kept
+        )
+        world.transport.count(self._layer, sent=0, delivered=n, lost=slots.size - n)
+        return kept[:n], self.dst[kept[:n]]
 
 
 def flat(rows: NDArray[Any]) -> NDArray[Any]:
     """A view with one row of numbers an entry."""
-    return rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+    return rows.reshape(len(rows), math.prod(rows.shape[1:]))

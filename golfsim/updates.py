@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from golfsim.kernels import leaf
+from golfsim.kernels import inlined, leaf
 from golfsim.ledger import may_visit, spend
 from golfsim.mechanisms import ROUNDING, add_gamma_norm, add_laplace
 from golfsim.records import sign_for
@@ -46,13 +46,13 @@ class Rule(NamedTuple):
     one_by_one: bool  # else all records of a node form one mini-batch
 
 
-@leaf
+@inlined
 def rate(rule, t):
     """The learning rate of the t-th update."""
     return 1.0 / t if rule.learner == MEAN else 1 / (rule.lam * t)
 
 
-@leaf
+@inlined
 def step_size(rule, margin, t):
     """How far the t-th update moves along yx."""
     if rule.learner == PEGASOS:
@@ -65,7 +65,7 @@ def step_size(rule, margin, t):
 # Kernels take an array and the number of a row, not the row: a slice costs more than the loop over a short row.
 
 
-@leaf
+@inlined
 def dot(a, i, b, j):
     """The scalar product of row i of a and row j of b."""
     total = np.float32(0)
@@ -74,21 +74,21 @@ def dot(a, i, b, j):
     return total
 
 
-@leaf
+@inlined
 def move(w, i, decay, step, x, j, out, m):
     """out[m] = decay·w[i] + step·x[j]."""
     for f in range(w.shape[1]):
         out[m, f] = decay * w[i, f] + step * x[j, f]
 
 
-@leaf
+@inlined
 def nudge(out, m, decay, step, x, j):
     """out[m] = decay·out[m] + step·x[j], in place."""
     for f in range(out.shape[1]):
         out[m, f] = decay * out[m, f] + step * x[j, f]
 
 
-@leaf
+@inlined
 def copy_model(w, start, out):
     """out = the rows of w from `start` on."""
     for m in range(out.shape[0]):
@@ -96,7 +96,7 @@ def copy_model(w, start, out):
             out[m, f] = w[start + m, f]
 
 
-@leaf
+@inlined
 def keep_model(fresh, w, start):
     """Write a model into the rows of w from `start` on."""
     for m in range(fresh.shape[0]):
@@ -134,6 +134,23 @@ def update(w, start, age, rows, node, rule, out):
     return age
 
 
+@inlined
+def units(rows, node, noise):
+    """Whom a visit to a node is charged to: all its records, or the node itself."""
+    if noise.per_record:
+        return rows.first[node], rows.stop[node]
+    return np.int64(node), np.int64(node) + 1
+
+
+@inlined
+def charge(rows, node, noise, budget):
+    """Spend what a visit to a node costs, and tell its ε: 0 where there is no record, or too little left."""
+    lo, hi = units(rows, node, noise)
+    if rows.first[node] == rows.stop[node] or not may_visit(budget, lo, hi):
+        return 0.0
+    return spend(budget, lo, hi)
+
+
 @leaf
 def learn(w, start, age, rows, node, rule, noise, budget, out):
     """An update that spends the records' budget and perturbs the mean gradient, where the strategy asks for it.
@@ -143,14 +160,13 @@ def learn(w, start, age, rows, node, rule, noise, budget, out):
     """
     if not noise.on:
         return update(w, start, age, rows, node, rule, out)
-    first, stop = rows.first[node], rows.stop[node]
-    lo, hi = (first, stop) if noise.per_record else (np.int64(node), np.int64(node) + 1)
-    if first == stop or not may_visit(budget, lo, hi):
+    epsilon = charge(rows, node, noise, budget) / out.shape[0]
+    if epsilon == 0:
         copy_model(w, start, out)
         return age
-    epsilon = spend(budget, lo, hi) / out.shape[0]
     age = update(w, start, age, rows, node, rule, out)
-    sensitivity = 2.0 * (1 + ROUNDING) / (stop - first if noise.per_record else 1)
+    lo, hi = units(rows, node, noise)
+    sensitivity = 2.0 * (1 + ROUNDING) / (hi - lo)
     scale = rate(rule, age) * sensitivity / epsilon
     if scale > 0:
         for m in range(out.shape[0]):

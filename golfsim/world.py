@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from golfsim import churn, rng
 from golfsim.adversary import AdversaryConfig, Tampering
+from golfsim.parallel import Beside
 from golfsim.state import Stateful
 from golfsim.transport import Transport
 
+EVERYBODY = np.empty(0, np.bool_)
 NOBODY = np.empty(0, np.int32)
 
 
@@ -26,7 +30,7 @@ class World(Stateful):
     """
 
     _not_state = frozenset(
-        {"nodes", "threads", "seed", "label", "order", "came", "first", "fresh", "churn", "tampering"}
+        {"nodes", "threads", "seed", "label", "order", "came", "first", "fresh", "churn", "tampering", "has_apart"}
     )
 
     def __init__(
@@ -49,6 +53,7 @@ class World(Stateful):
         self.online = np.zeros(nodes, np.bool_)
         self.seen = np.zeros(nodes, np.bool_)
         self.since = np.zeros(nodes, np.int32)  # the cycle in which each came online last
+        self.last_came = 0  # the cycle in which anybody did
         self.restarts = np.zeros(nodes, np.bool_)  # who will start afresh when it is online again
         self.order = self.came = self.first = self.fresh = NOBODY
         self.churn: list[churn.Churn[Any]] = churn.build(churn_configs, seed, self.label, folder)
@@ -56,7 +61,23 @@ class World(Stateful):
         self.transport = transport
         self._order_key = rng.key(seed, "world", "order")
         self._shuffled = shuffled
+        self._beside = Beside()
+        self.has_apart = False
         transport.attach(self)
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do the last of a layer's turn beside layers that stand apart, where there are threads and such layers.
+
+        The engine waits for it before anybody looks at what it changes; it must not look at the world, which goes on.
+        """
+        if self.threads > 1 and self.has_apart:
+            self._beside.begin(work)
+        else:
+            work()
+
+    def settle(self) -> None:
+        """Wait until all that was begun is done."""
+        self._beside.end()
 
     def advance(self) -> None:
         """Begin the next cycle: who is online, who has just come, who acts when."""
@@ -67,6 +88,10 @@ class World(Stateful):
             self.came = self.first = self.fresh = NOBODY
         self.arrange()
 
+    def presence(self) -> NDArray[np.bool_]:
+        """Who is online, for kernels; without entries while everybody is, which saves them a look at each peer."""
+        return EVERYBODY if self.order.size == self.nodes else self.online
+
     def _update_online(self) -> None:
         self._step_churn()
         before, now = self.online, churn.all_up(self.churn, self.nodes)
@@ -76,6 +101,7 @@ class World(Stateful):
         self.fresh = self.came[new | self.restarts[self.came]]
         self.seen[self.first] = True
         self.since[self.came] = self.cycle
+        self.last_came = self.cycle if self.came.size else self.last_came
         self.restarts[self.came] = False
         self.online = now
         self.order = NOBODY

@@ -425,11 +425,6 @@ class AnonML(Learner[AnonMLConfig]):
 
     # What it costs, and what is seen
 
-    @property
-    def touches_private_data(self) -> bool:
-        """It asks about raw records."""
-        return True
-
     def guarantee(self) -> Guarantee:
         """ε per record: the sum over all its answers, whatever the file calls ε."""
         config, whole = self.config, self._costs.of_record

@@ -225,11 +225,6 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         """Records that each node will ever have."""
         return self.config.records.capacity()
 
-    @property
-    def touches_private_data(self) -> bool:
-        """Once, to publish it."""
-        return True
-
     def guarantee(self) -> Guarantee:
         """ε per record or node: everything is published once."""
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -10,14 +13,14 @@ from pydantic import Field, model_validator
 
 from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.descent import Descent, DescentConfig, linear
-from golfsim.kernels import kernel, leaf, prefetch, prefetch_item
+from golfsim.kernels import inlined, kernel, leaf, prefetch, prefetch_item
 from golfsim.learner import classify, score
 from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule
 from golfsim.mechanisms import Guarantee
 from golfsim.parallel import as_if_one_by_one
-from golfsim.records import refuse_unfit
+from golfsim.records import refuse_unfit, sign_for
 from golfsim.transport import Mailbox
-from golfsim.updates import NORMS, Noise, Rule, copy_model, dot, keep_model, learn
+from golfsim.updates import NORMS, Noise, Rule, charge, copy_model, dot, keep_model, learn, nudge, step_size
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -78,7 +81,7 @@ class How(NamedTuple):
     budget: Budget
 
 
-@leaf
+@inlined
 def share_of(age, other_age, by_age):
     """The weight of a model in a mean with another one."""
     if by_age and age + other_age > 0:
@@ -86,7 +89,7 @@ def share_of(age, other_age, by_age):
     return np.float32(0.5)
 
 
-@leaf
+@inlined
 def mix_in(a, i, age_a, b, j, age_b, models, by_age):
     """Replace the model at row j of b by its mean with the one at row i of a; the age is the older one's."""
     share = share_of(age_a, age_b, by_age)
@@ -168,10 +171,11 @@ def remember(models, j, mine, merging, scratch):
         keep_model(scratch.fresh, models.w, mine)
 
 
+LARGE = 4096  # bytes of a model
 AHEAD = 8  # events; the places of their records are looked up twice as far ahead
 
 
-@leaf
+@inlined
 def look_ahead(place, hi, events, messages, models, rows, count):
     """Bring what events to come will touch into the processor's cache."""
     if place + 2 * AHEAD < hi:
@@ -179,6 +183,7 @@ def look_ahead(place, hi, events, messages, models, rows, count):
         prefetch_item(rows.first, far)
         prefetch_item(rows.stop, far)
         near = messages.dst[events[place + AHEAD]]
+        prefetch(messages.w, np.int64(messages.row[events[place + AHEAD]]) * count)
         prefetch(models.w, np.int64(near) * count)
         prefetch(rows.x, rows.first[near] * (count if rows.folded else 1))
         prefetch_item(models.age, near)
@@ -218,6 +223,54 @@ def receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle
             take(scratch.incoming, 0, age, j, models, rows, how, scratch)
         else:
             take(messages.w, start, age, j, models, rows, how, scratch)
+
+
+@inlined
+def join(w, i, x, record, models, j, decay, step, share):
+    """Row j of the models becomes its mean with row i of w as a record has updated it."""
+    rest = np.float32(1) - share
+    for f in range(w.shape[1]):
+        models.w[j, f] = share * (decay * w[i, f] + step * x[record, f]) + rest * models.w[j, f]
+
+
+@inlined
+def step_for(messages, row, rows, record, m, count, rule, age):
+    """How far model m, at a row of the messages, moves along a record, and the place of the record's vector."""
+    place = record * count + m if rows.folded else record
+    sign = sign_for(rows, record, m, count)
+    margin = sign * dot(messages.w, row, rows.x, place)
+    return np.float32(step_size(rule, margin, age) * sign), place
+
+
+@leaf
+def receive_plainly(events, lo, hi, messages, models, rows, how):
+    """`receive` for the commonest case, in one pass over the rows.
+
+    A node takes the mean of its model and the received one, which its records have updated together; nobody lies,
+    nothing is remembered and no noise is added.
+    """
+    count = how.merging.models
+    for place in range(lo, hi):
+        look_ahead(place, hi, events, messages, models, rows, count)
+        e = events[place]
+        j, start, age = np.int64(messages.dst[e]), np.int64(messages.row[e]) * count, messages.age[messages.row[e]]
+        first, stop = rows.first[j], rows.stop[j]
+        learns = charge(rows, j, how.noise, how.budget) > 0 if how.noise.on else first < stop
+        age += learns
+        share = share_of(age, models.age[j], how.merging.by_age)
+        for m in range(count):
+            mine = j * count + m
+            if not learns:
+                join(messages.w, start + m, messages.w, start + m, models, mine, np.float32(1), np.float32(0), share)
+                continue
+            size = np.float32(stop - first)
+            step, vector = step_for(messages, start + m, rows, first, m, count, how.rule, age)
+            decay = np.float32(1 - 1 / age)
+            join(messages.w, start + m, rows.x, vector, models, mine, decay, step / size, share)
+            for record in range(first + 1, stop):
+                step, vector = step_for(messages, start + m, rows, record, m, count, how.rule, age)
+                nudge(models.w, mine, np.float32(1), share * step / size, rows.x, vector)
+        models.age[j] = max(age, models.age[j])
 
 
 class GolfConfig(DescentConfig):
@@ -289,6 +342,9 @@ class Golf(Descent[GolfConfig]):
         self.ledger = Ledger(config.schedule, config.epsilon or 0.0, units if private else 0)
         self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
         self._peer_key = self.key("peer")
+        together = config.batch == "mini-batch" or int(config.records.capacity().max(initial=0)) <= 1
+        usual = config.variant == "algorithm1" and not config.cache and config.clip is None
+        self._plain = usual and together and config.epsilon in (None, math.inf)
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Begin with the zero model, also as the last received one and in the cache."""
@@ -304,7 +360,8 @@ class Golf(Descent[GolfConfig]):
         if world.transport.longest:
             slots, receivers = self.mail.due(world)
             senders = self.mail.src[slots]
-            self._receive(world, Messages(slots, senders, receivers, self.mail.w, self.mail.age), as_sent(forgery))
+            messages = Messages(slots, senders, receivers, self.mail.w, self.mail.age)
+            self._receiving(world, messages, as_sent(forgery))(world.threads)
         peer = self.config.peers.choose(world, world.order, self._peer_key)
         arrives, lag = world.transport.send(self, "model", world.order, peer, self._message_bytes)
         if lag is not None:
@@ -314,24 +371,38 @@ class Golf(Descent[GolfConfig]):
             )
         else:
             senders = world.order[arrives]
-            self._receive(world, Messages(senders, senders, peer[arrives], self.w, self.age), forgery, live=True)
+            messages = Messages(senders, senders, peer[arrives], self.w, self.age)
+            receive = self._receiving(world, messages, forgery, live=True)
+            if self.w[0].nbytes > LARGE:  # then a turn beside it is short, and all threads are better used here
+                receive(world.threads)
+            else:
+                world.later(partial(receive, max(1, world.threads - 1) if world.has_apart else world.threads))
 
     def _forgery(self, world: World) -> Forgery:
+        if not len(self.old):
+            return world.tampering.forgery(world.cycle)
         begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle)
         self.old[begins] = self.w[world.tampering.keeps_old()[begins]]
         self.old_kept |= begins
         return world.tampering.forgery(world.cycle)
 
-    def _receive(self, world: World, messages: Messages, forgery: Forgery, live: bool = False) -> None:
+    def _receiving(
+        self, world: World, messages: Messages, forgery: Forgery, live: bool = False
+    ) -> Callable[[int], None]:
+        """A function that takes the messages in, on so many threads; `live`: they carry models as they are then."""
         models = Models(linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached)
         messages = messages._replace(w=linear(messages.w))
-        rows = self.config.records.rows
+        rows, cycle = self.config.records.rows, world.cycle
         how = How(self.rule(), self._merging, self._noise, self.ledger.budget)
 
-        def run(events: NDArray[np.int64], lo: int, hi: int) -> None:
-            receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), world.cycle)
+        def run(events: NDArray[np.int32], lo: int, hi: int) -> None:
+            if self._plain and not forgery.kind.size:
+                receive_plainly(events, lo, hi, messages, models, rows, how)
+            else:
+                receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), cycle)
 
-        as_if_one_by_one(world.threads, run, world.nodes, messages.row if live else None, messages.dst)
+        reads, nodes = messages.row if live else None, world.nodes
+        return lambda threads: as_if_one_by_one(threads, run, nodes, reads, messages.dst)
 
     def guarantee(self) -> Guarantee:
         """That of the records it learns from, or of its own noise."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim.kernels import kernel
+from golfsim.kernels import equal_32, equal_64, inlined, kernel, leaf, prefetch
 from golfsim.overlay import Overlay, choose_from_pool
 from golfsim.protocol import LayerConfig
 from golfsim.rng import below, draw
-from golfsim.transport import Mailbox
+from golfsim.transport import NO_PAIRS, Mailbox
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -26,127 +27,211 @@ STAMP = 32
 PEER = 0xFFFF_FFFF
 
 
-@kernel
+AHEAD = 8  # exchanges
+
+
+class Pair(NamedTuple):
+    """Two views side by side, for a merge: their words, ended by NONE; the peers in them, and last who must not be."""
+
+    words: NDArray[np.int64]
+    peers: NDArray[np.int32]
+
+
+class Narrow(NamedTuple):
+    """A pair whose peers fill 32 lanes of a comparison."""
+
+    words: NDArray[np.int64]
+    peers: NDArray[np.int32]
+
+
+class Wide(NamedTuple):
+    """A pair whose peers fill 64 lanes."""
+
+    words: NDArray[np.int64]
+    peers: NDArray[np.int32]
+
+
+def room(longest: int) -> Pair | Narrow | Wide:
+    """Room for two views of at most so many descriptors; its type tells the compiler how peers are compared."""
+    kind, lanes = (Narrow, 32) if longest < 32 else (Wide, 64) if longest < 64 else (Pair, longest + 1)
+    return kind(np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32))
+
+
+@inlined
 def descriptor(stamp, peer):
     """Time stamp and peer as one word."""
     return (np.int64(stamp) << STAMP) | np.int64(peer)
 
 
-@kernel
-def known(view):
-    """How many descriptors a view has."""
-    n = view.size
-    while n > 0 and view[n - 1] < 0:
+@inlined
+def known(views, i):
+    """How many descriptors view i has."""
+    n = views.shape[1]
+    while n > 0 and views[i, n - 1] < 0:
         n -= 1
     return n
 
 
-@kernel
-def live_peer(view, index, size, online, oracle):
-    """The peer at an index; with the oracle, the nearest one online among older entries, then among younger ones."""
-    peer = view[index] & PEER
-    if not oracle or online[peer]:
+@inlined
+def live_peer(views, i, index, size, online, oracle):
+    """The peer at an index; with the oracle, the nearest one online among older entries, then among younger ones.
+
+    `online` has no entries while everybody is.
+    """
+    peer = views[i, index] & PEER
+    if not oracle or online.size == 0 or online[peer]:
         return peer
     for older in range(index + 1, size):
-        if online[view[older] & PEER]:
-            return view[older] & PEER
+        if online[views[i, older] & PEER]:
+            return views[i, older] & PEER
     for younger in range(index - 1, -1, -1):
-        if online[view[younger] & PEER]:
-            return view[younger] & PEER
+        if online[views[i, younger] & PEER]:
+            return views[i, younger] & PEER
     return np.int64(NONE)
 
 
-@kernel
-def merge(a, b, i, j, a_wins_tie, n, out):
-    """The freshest descriptors of two views without i, j and repetitions, from out[n] on; returns where they end.
+@inlined
+def lay(views, row, pair, side, barred, after=0):
+    """Put a view into a pair, after so many words, and whom the other view may not bring."""
+    for k in range(views.shape[1]):
+        pair.words[side, after + k] = views[row, k]
+        pair.peers[side, after + k] = np.int32(views[row, k])
+    pair.words[side, after + views.shape[1]] = NONE
+    pair.peers[side, pair.peers.shape[1] - 1] = np.int32(barred)
 
-    Only time stamps are compared; equal ones are taken from the two views in turn.
+
+def is_among(pair, side, first, peer):
+    """Whether a peer is among the first so many of one side, or barred."""
+    return peer in pair.peers[side, :first] or peer == pair.peers[side, -1]
+
+
+@overload(is_among, jit_options={"_nrt": False, "forceinline": True})
+def _is_among(pair, side, first, peer):
+    def narrow(pair, side, first, peer):
+        counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 31)
+        return equal_32(pair.peers, side, peer) & counted != 0
+
+    def wide(pair, side, first, peer):
+        counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 63)
+        return equal_64(pair.peers, side, peer) & counted != 0
+
+    def long(pair, side, first, peer):
+        found = peer == pair.peers[side, pair.peers.shape[1] - 1]
+        for k in range(first):
+            found |= pair.peers[side, k] == peer
+        return found
+
+    return {Narrow: narrow, Wide: wide}.get(pair.instance_class, long)
+
+
+@inlined
+def merge(pair, a_wins_tie, n, views, row, other_row):
+    """Write the freshest descriptors of a pair without the barred and repetitions into two rows, from place n on.
+
+    Only time stamps are compared; equal ones are taken from the two views in turn. No view repeats anybody, so a word
+    repeats another if its peer is among those taken from the other view. Which view comes next is as random as a coin:
+    so nothing here branches on it, and the words after the next are fetched before it is known.
     """
-    p = q = 0
-    while n < out.size:
-        from_a = a[p] if p < a.size else np.int64(NONE)
-        from_b = b[q] if q < b.size else np.int64(NONE)
-        stamp_a, stamp_b = from_a >> STAMP, from_b >> STAMP
-        if stamp_a == stamp_b:
-            if from_a < 0:
-                break
-            take_a = a_wins_tie
-            a_wins_tie = not a_wins_tie
-        else:
-            take_a = stamp_a > stamp_b
-        word = from_a if take_a else from_b
+    p = q = np.int64(0)
+    a, b = pair.words[0, 0], pair.words[1, 0]
+    size = views.shape[1]
+    while n < size:
+        next_a, next_b = pair.words[0, p + 1], pair.words[1, q + 1]
+        tie = (a >> STAMP) == (b >> STAMP)
+        if tie and a < 0:
+            break
+        take_a = ((a >> STAMP) > (b >> STAMP)) | (tie & a_wins_tie)
+        a_wins_tie = a_wins_tie ^ tie
+        word = a if take_a else b
+        repeated = is_among(pair, np.int64(take_a), q if take_a else p, np.int32(word))
+        views[row, n] = word
+        views[other_row, n] = word
+        n += not repeated
         p += take_a
         q += not take_a
-        peer = word & PEER
-        keep = peer != i and peer != j
-        for k in range(n):
-            keep &= (out[k] & PEER) != peer
-        out[n] = word
-        n += keep
-    return n
+        a = next_a if take_a else a
+        b = b if take_a else next_b
+    for k in range(n, size):
+        views[row, k] = NONE
+        views[other_row, k] = NONE
 
 
-@kernel
-def adopt(view, stamp, partner, tail, n):
-    """Set a view to a fresh descriptor of the partner and the merged tail."""
-    view[0] = descriptor(stamp, partner)
-    view[1:n] = tail[1:n]
-    view[n:] = NONE
+@inlined
+def expect(views, i, now, key):
+    """Bring the view that node i will most likely exchange with into the processor's cache."""
+    word = views[i, below(draw(key, now, i, 0), views.shape[1])]
+    if word >= 0:
+        prefetch(views, word & PEER)
 
 
-@kernel
-def exchange(views, order, online, side, now, key, oracle, request_lost, answer_lost):
-    """Each node in turn exchanges views with a random peer of its view: how many requests, delivered, answered."""
-    tail = np.full(views.shape[1], NONE, np.int64)
+@leaf
+def exchange(views, order, online, side, now, key, oracle, request_lost, answer_lost, pair):
+    """Each node in turn exchanges views with a random peer of its view: how many requests, delivered, answered.
+
+    `online` has no entries while everybody is, those lost none while none can be.
+    """
     requests = arrived = answered = 0
     for e in range(order.size):
-        i = order[e]
-        size = known(views[i])
+        if e + AHEAD < order.size:
+            expect(views, order[e + AHEAD], now, key)
+        i = np.int64(order[e])
+        size = known(views, i)
         if size == 0:
             continue
-        j = live_peer(views[i], below(draw(key, now, i, 0), size), size, online, oracle)
+        j = live_peer(views, i, below(draw(key, now, i, 0), size), size, online, oracle)
         if j < 0:
             continue
         requests += 1
-        if request_lost[e] or not online[j] or (side.size > 0 and side[i] != side[j]):
+        lost = (request_lost.size > 0 and request_lost[e]) or (online.size > 0 and not online[j])
+        if lost or (side.size > 0 and side[i] != side[j]):
             continue
         arrived += 1
-        n = merge(views[i], views[j], i, j, draw(key, now, i, 1) & 1 == 1, 1, tail)
-        adopt(views[j], now, i, tail, n)
-        if not answer_lost[e]:
-            adopt(views[i], now, j, tail, n)
-            answered += 1
+        answers = answer_lost.size == 0 or not answer_lost[e]
+        answered += answers
+        lay(views, i, pair, 0, i)
+        lay(views, j, pair, 1, j)
+        merge(pair, draw(key, now, i, 1) & 1 == 1, 1, views, j, i if answers else j)
+        views[j, 0] = descriptor(now, i)
+        if answers:
+            views[i, 0] = descriptor(now, j)
     return requests, arrived, answered
 
 
-@kernel
-def take_in(views, slots, receiver, carried, answers, now, key, reply):
-    """Delayed messages arrive in turn: each receiver merges what is carried into its view.
+@leaf
+def take_in(views, slots, receiver, sender, stamp, carried, answers, now, key, before, pair):
+    """Delayed messages arrive in turn: each receiver merges a fresh descriptor of the sender and what is carried.
 
-    A request is answered with the view as it was before; the answer is written into `reply`.
+    A request is answered with the view as it was before, which is written into `before`, one row a request.
     """
-    merged = np.empty(views.shape[1], np.int64)
+    asked = 0
     for e in range(slots.size):
-        r = receiver[e]
-        if not answers[slots[e]]:
-            reply[e, 0] = descriptor(now, r)
-            reply[e, 1:] = views[r]
-        n = merge(carried[slots[e]], views[r], r, r, draw(key, now, e, 1) & 1 == 1, 0, merged)
-        merged[n:] = NONE
-        views[r] = merged
+        if e + AHEAD < slots.size:
+            prefetch(views, receiver[e + AHEAD])
+            prefetch(carried, slots[e + AHEAD])
+        r, slot = np.int64(receiver[e]), slots[e]
+        if not answers[slot]:
+            for k in range(views.shape[1]):
+                before[asked, k] = views[r, k]
+            asked += 1
+        pair.words[0, 0] = descriptor(stamp[slot], sender[slot])
+        pair.peers[0, 0] = sender[slot]
+        lay(carried, slot, pair, 0, r, 1)
+        lay(views, r, pair, 1, r)
+        merge(pair, draw(key, now, e, 1) & 1 == 1, 0, views, r, r)
 
 
-@kernel
-def meet(views, nodes, contacts, now, key):
+@leaf
+def meet(views, nodes, contacts, now, key, pair):
     """Each node exchanges views with the contact it was given, if any; returns how many did."""
-    tail = np.full(views.shape[1], NONE, np.int64)
     met = 0
     for e in range(nodes.size):
-        i, j = nodes[e], contacts[e]
+        i, j = np.int64(nodes[e]), np.int64(contacts[e])
         if j >= 0:
-            n = merge(views[i], views[j], i, j, draw(key, now, i, 2) & 1 == 1, 1, tail)
-            adopt(views[i], now, j, tail, n)
-            adopt(views[j], now, i, tail, n)
+            lay(views, i, pair, 0, i)
+            lay(views, j, pair, 1, j)
+            merge(pair, draw(key, now, i, 2) & 1 == 1, 1, views, i, j)
+            views[i, 0] = descriptor(now, j)
+            views[j, 0] = descriptor(now, i)
             met += 1
     return met
 
@@ -162,13 +247,13 @@ def lonely(views, nodes, online, out):
 
 @kernel
 def choose_from_views(views, nodes, online, cycle, key, k, oracle, peer):
-    """A random peer of each node's view, or −1."""
+    """A random peer of each node's view, or −1; `online` has no entries while everybody is."""
     for e in range(nodes.size):
-        view = views[nodes[e]]
-        size = known(view)
+        size = known(views, nodes[e])
         peer[e] = NONE
         if size > 0:
-            peer[e] = live_peer(view, below(draw(key, cycle, nodes[e], k), size), size, online, oracle)
+            index = below(draw(key, cycle, nodes[e], k), size)
+            peer[e] = live_peer(views, nodes[e], index, size, online, oracle)
 
 
 @kernel
@@ -211,6 +296,7 @@ class Newscast(Overlay[NewscastConfig]):
 
     Config = NewscastConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    apart = True
 
     def setup(self, world: World) -> None:
         """All views empty."""
@@ -219,9 +305,11 @@ class Newscast(Overlay[NewscastConfig]):
         self._oracle = self.config.liveness == "oracle"
         self._exchange_key, self._start_key = self.key("exchange"), self.key("start")
         self._bytes = 8 * self.config.view
+        self._pair = room(self.config.view + 1)  # what is carried has a descriptor of its sender besides
         if world.transport.longest:
-            carried = np.empty((0, self.config.view + 1), np.int64)
-            self.mail = Mailbox(self, world, each=2, carried=carried, answer=np.empty(0, np.bool_))
+            self.mail = Mailbox(
+                self, world, each=2, carried=self.views, stamp=np.empty(0, np.int32), answer=np.empty(0, np.bool_)
+            )
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """The first nodes get random views; whoever comes later knows one live contact."""
@@ -237,18 +325,25 @@ class Newscast(Overlay[NewscastConfig]):
 
     def step(self, world: World) -> None:
         """Whoever came back to nobody it knows meets a live contact, as after a cut; then everybody exchanges once."""
-        pairs = np.vstack([self._contacts_of_lonely(world), world.transport.introductions()])
-        met = meet(self.views, pairs[:, 0], pairs[:, 1], world.cycle, self._exchange_key)
-        world.transport.count(self, sent=2 * met, delivered=2 * met, lost=0, size=self._bytes)
+        self._introduce(world, self._contacts_of_lonely(world))
+        self._introduce(world, world.transport.introductions())
         if world.transport.longest:
             self._exchange_by_mail(world)
         else:
             self._exchange(world)
 
+    def _introduce(self, world: World, pairs: NDArray[np.int32]) -> None:
+        """Let pairs of nodes exchange views."""
+        if len(pairs):
+            met = meet(self.views, pairs[:, 0], pairs[:, 1], world.cycle, self._exchange_key, self._pair)
+            world.transport.count(self, sent=2 * met, delivered=2 * met, lost=0, size=self._bytes)
+
     def _contacts_of_lonely(self, world: World) -> NDArray[np.int32]:
         """Pairs of a node that came since the last turn and knows nobody online, and a random node of its side."""
-        came = np.flatnonzero(world.online & (world.since > self.last_turn)).astype(np.int32)
-        self.last_turn = world.cycle
+        last, self.last_turn = self.last_turn, world.cycle
+        if world.last_came <= last:
+            return NO_PAIRS
+        came = np.flatnonzero(world.online & (world.since > last)).astype(np.int32)
         alone = np.empty(came.size, np.bool_)
         lonely(self.views, came, world.online, alone)
         nodes = came[alone]
@@ -269,39 +364,47 @@ class Newscast(Overlay[NewscastConfig]):
     def _exchange(self, world: World) -> None:
         transport = world.transport
         requests, arrived, answered = exchange(
-            self.views, world.order, world.online, transport.side(), world.cycle, self._exchange_key, self._oracle,
+            self.views, world.order, world.presence(), transport.side(), world.cycle, self._exchange_key, self._oracle,
             transport.lost_on_the_way(self, "request", world.order),
-            transport.lost_on_the_way(self, "answer", world.order),
+            transport.lost_on_the_way(self, "answer", world.order), self._pair,
         )  # fmt: skip
         sent, delivered = requests + arrived, arrived + answered
         transport.count(self, sent=sent, delivered=delivered, lost=sent - delivered, size=self._bytes)
 
     def _exchange_by_mail(self, world: World) -> None:
-        slots, receiver = self.mail.due(world)
-        reply = np.full((slots.size, self.config.view + 1), NONE, np.int64)
+        mail = self.mail
+        slots, receiver = mail.due(world)
+        asked = ~mail.answer[slots]
+        src, dst = receiver[asked], mail.src[slots[asked]]
+        before = np.empty((src.size, self.config.view), np.int64)
         take_in(
-            self.views, slots, receiver, self.mail.carried, self.mail.answer, world.cycle, self._exchange_key, reply
-        )
-        asked = ~self.mail.answer[slots]
-        src, dst = receiver[asked], self.mail.src[slots[asked]]
-        self._post(world, "answer", src, dst, reply[asked])
+            self.views, slots, receiver, mail.src, mail.stamp, mail.carried, mail.answer, world.cycle,
+            self._exchange_key, before, self._pair,
+        )  # fmt: skip
+        self._post(world, "answer", src, dst, before, np.arange(src.size, dtype=np.int32))
         peer = self.choose(world, world.order, self._exchange_key)
-        fresh = (np.int64(world.cycle) << STAMP) | world.order.astype(np.int64)
-        self._post(world, "request", world.order, peer, np.column_stack([fresh, self.views[world.order]]))
+        self._post(world, "request", world.order, peer, self.views, world.order)
 
     def _post(
-        self, world: World, kind: str, src: NDArray[np.int32], dst: NDArray[np.int32], carried: NDArray[np.int64]
+        self,
+        world: World,
+        kind: str,
+        src: NDArray[np.int32],
+        dst: NDArray[np.int32],
+        carried: NDArray[np.int64],
+        row: NDArray[np.int32],
     ) -> None:
-        row = np.arange(src.size, dtype=np.int32)
-        arrives, lag = world.transport.send(self, kind, src, dst, self._bytes, k=row.astype(np.int64))
+        """Send views, the rows given of `carried`."""
+        arrives, lag = world.transport.send(self, kind, src, dst, self._bytes, k=np.arange(src.size))
         assert lag is not None
-        answer = np.full(src.size, kind == "answer")
-        self.mail.put(world, lag, src, dst, arrives, row=row, carried=carried, answer=answer)
+        slots = self.mail.put(world, lag, src, dst, arrives, row=row, carried=carried)
+        self.mail.stamp[slots] = world.cycle
+        self.mail.answer[slots] = kind == "answer"
 
     def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
         """A random peer of each node's view."""
         peer = np.empty(nodes.size, np.int32)
-        choose_from_views(self.views, nodes, world.online, world.cycle, key, k, self._oracle, peer)
+        choose_from_views(self.views, nodes, world.presence(), world.cycle, key, k, self._oracle, peer)
         return peer
 
     def links(self, world: World) -> csr_array:

@@ -210,4 +210,12 @@ def test_state_is_public_arrays_numbers_and_parts():
 
 
 def test_the_worlds_state_is_what_the_next_cycle_depends_on():
-    assert set(make_world(3).state()) == {"cycle", "online", "seen", "since", "restarts", "transport/counts"}
+    assert set(make_world(3).state()) == {
+        "cycle",
+        "online",
+        "seen",
+        "since",
+        "last_came",
+        "restarts",
+        "transport/counts",
+    }

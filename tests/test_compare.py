@@ -332,6 +332,14 @@ def test_a_median_run_that_never_gets_there_is_told_as_never():
     assert ("a", "3 of 8", "never", "never", "never") in table.rows
 
 
+def test_one_strategy_alone_has_a_cost():
+    (cost,) = comparing.costs(runs(0.9), 0.8)
+    assert (cost.strategy, cost.reached, cost.cycles) == ("learning", 8, pytest.approx(10))
+    assert (cost.messages, cost.bytes) == (pytest.approx(100), pytest.approx(10_000))
+    (table,) = [verdict.cost_table([cost], "accuracy", 0.8)]
+    assert table.rows == (("learning", "8 of 8", "10", "100", "10\N{NO-BREAK SPACE}000"),)
+
+
 def test_json_has_neither_nan_nor_infinity():
     found = comparing.compare(log(runs(0.9, [1], case="a"), runs(0.8, [1], case="b")), target=0.99)
     text = json.dumps(found.as_dict(), allow_nan=False)

@@ -9,10 +9,12 @@ from helpers import ALPHA, at_cycle, finished, make_layer, make_raw, make_world,
 from scipy import stats
 
 from golfsim import checkpoint, export, parallel
+from golfsim.engine import Simulation
 from golfsim.errors import UserError
 from golfsim.mechanisms import ROUNDING, Guarantee, RandomResponse
 from golfsim.problems import ScenarioError
 from golfsim.runner import guarantees, together
+from golfsim.scenario import Scenario
 from protocols.data_perturbation import DataPerturbation
 
 MODES = ["per-class", "joint", "label+features"]
@@ -386,3 +388,22 @@ def test_what_is_exported_has_the_guarantee_and_neither_seed_nor_raw_labels(tmp_
     assert not any(b"seed" in name or b"scenario" in name for name in table.schema.metadata)
     assert "label" not in table.column_names
     assert (np.column_stack([table[name] for name in run.features]) == layer.z).all()
+
+
+def test_a_layer_of_somebody_elses_that_reads_raw_records_makes_the_sum_not_private(tmp_path):
+    (tmp_path / "peeking.py").write_text(
+        "from typing import Any\n"
+        "from golfsim.protocol import Layer, LayerConfig, Protocol\n"
+        "from golfsim.records import Records\n"
+        "class Settings(LayerConfig):\n"
+        "    records: Layer[Records[Any]]\n"
+        "class Peeking(Protocol[Settings]):\n"
+        "    Config = Settings\n"
+    )
+    layers = [PUBLISHED | {"name": name} for name in ("one", "two")]
+    peeking = {"name": "peeking", "use": "peeking.py:Peeking"}
+    for records, private in (("raw", False), ("one", True)):
+        stack = tree(PEERS, *layers, peeking | {"records": records}, data=TWO, nodes={"records": 2})
+        told = guarantees(Simulation(Scenario.of(stack, folder=tmp_path)))
+        assert told["together"].startswith("ε = 4 per record") == private
+        assert ("peeking" in told) != private

@@ -99,9 +99,13 @@ def test_a_lognormal_delay_without_spread_is_fixed():
 
 
 def test_lags_and_losses_of_a_message_are_independent():
-    world = make_world(20_000, loss=0.3, delay=(1, 2))
-    world = at_cycle(world, 1)
-    arrives, lag = world.transport.send(LAYER, "model", world.order, np.roll(world.order, 1), 1)
+    sent = []
+    for loss in (0.3, 0):
+        world = at_cycle(make_world(20_000, loss=loss, delay=(1, 2)), 1)
+        sent.append(world.transport.send(LAYER, "model", world.order, np.roll(world.order, 1), 1))
+    (arrives, lossy_lag), (everything, lag) = sent
+    assert everything.all()
+    assert (lossy_lag[arrives] == lag[arrives]).all()  # so what is lost would have taken as long without loss
     table = [[(arrives & (lag == days)).sum(), (~arrives & (lag == days)).sum()] for days in (1, 2)]
     assert stats.chi2_contingency(table).pvalue > ALPHA
     assert stats.binomtest(int((~arrives).sum()), arrives.size, 0.3).pvalue > ALPHA
@@ -239,14 +243,14 @@ def test_what_came_due_while_a_layer_rested_long_is_delivered_in_its_next_turn()
 # ------------------------------------------------------------------------------------------------ memory
 
 
-# What a message of a model of two features needs: src, dst, the next one, a free slot, its number, an age, the model.
+# What a message of a model of two features needs: src, dst, when it is due, a free slot, its number, an age, the model.
 BYTES = 4 + 4 + 4 + 4 + 8 + 4 + 2 * 4
 
 
 def test_the_memory_of_messages_is_predicted_to_the_byte(monkeypatch):
     monkeypatch.setattr(transport, "available", lambda: 1000 * BYTES)
     mail = simulation(learning_tree(UNIFORM, GOLF, number=100, transport={"delay": 10})).layers["learning"].mail
-    kept = [mail.src, mail.dst, mail.following, mail.free, mail.number, mail.w, mail.age]
+    kept = [mail.src, mail.dst, mail.due_at, mail.free, mail.number, mail.w, mail.age]
     assert sum(array.nbytes for array in kept) == 1000 * BYTES
 
 

@@ -2,6 +2,9 @@
 
 import copy
 import math
+import os
+import subprocess
+import sys
 
 import matplotlib as mpl
 import matplotlib.pyplot
@@ -389,3 +392,19 @@ def test_a_line_looks_the_same_in_all_panels_and_the_key_names_those_of_all():
             looks.setdefault(bar.get_label(), set()).add(to_rgb(bar.lines[0].get_color()))
     assert {name: len(colours) for name, colours in looks.items()} == {"a": 1, "b": 1}
     assert [text.get_text() for text in ax.figure.legends[0].get_texts()][:2] == ["a", "b"]
+
+
+def test_a_notebooks_backend_that_becomes_interactive_with_its_first_figure_stays_so(tmp_path):
+    backend = "import matplotlib\nfrom matplotlib.backends.backend_agg import *\nmatplotlib.interactive(True)\n"
+    (tmp_path / "waking.py").write_text(backend)
+    code = """if True:
+        import matplotlib
+        from golfsim import plot
+        from golfsim.report.style import panel
+        with plot.styled():
+            panel(None)
+        print(matplotlib.is_interactive())
+    """
+    where = os.environ | {"MPLBACKEND": "module://waking", "PYTHONPATH": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", code], env=where, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "True"

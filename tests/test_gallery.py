@@ -133,3 +133,31 @@ def test_plot_has_every_figure(whole):
     assert all(callable(getattr(golfsim.plot, name)) for name in golfsim.plot.__all__)
     ax = golfsim.plot.convergence(whole.log.frame())
     assert ax.get_xlabel() == "cycle"
+
+
+def test_the_numbers_behind_the_overlay_are_those_of_all_its_panels(drawings):
+    (overlay,) = [drawing for drawing in drawings if drawing.name == "overlay"]
+    assert overlay.kind == "picture"  # a chart would show but one of them
+    assert set(overlay.data["what"]) == {"in-degree", "path length", "clustering", "share of dead links"}
+
+
+def test_every_case_gets_its_confusion_matrix(tmp_path):
+    cases = [{"label": "private"}, {"label": "open", "learning.records": "raw"}]
+    observe = {"every": 1, "metrics": ["confusion"]}
+    layers = (PEERS, PUBLISHED, LEARNING | {"records": "published"})
+    keys = {"case": cases, "observe": observe, "data": DATA, "cycles": 3}
+    frame = runner.run(Scenario.of(learning_tree(*layers, **keys)), tmp_path)
+    found = [d for d in fitting(frame) if d.name.startswith("confusion")]
+    assert [d.title for d in found] == [f"Confusion matrix of learning, {case}" for case in ("private", "open")]
+    for drawing in found:
+        assert drawing.data.drop(columns="actual").to_numpy().sum() == 30
+        assert drawing.draw().get_xlabel() == "predicted class"
+
+
+def test_the_largest_spent_epsilon_is_behind_the_figure_as_well():
+    rows = [
+        (1, cycle, "walk", f"spent.{name}", share * cycle)
+        for cycle in (1, 2) for name, share in (("mean", 1.0), ("max", 2.0))
+    ]  # fmt: skip
+    (spent,) = fitting(pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"]))
+    assert set(spent.data["curve"]) == {"walk", "walk, largest"}

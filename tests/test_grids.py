@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from golfsim.errors import UserError
-from golfsim.report import figures, grids, numbers
+from golfsim.report import figures, grids, numbers, style
 from golfsim.settings import PlotConfig
 
 
@@ -121,7 +121,7 @@ def test_bars_have_the_interval_and_the_spread_of_nodes():
     low, high = spread.lines[2][0].get_segments()[0][:, 1]
     assert (high - low) / 2 == pytest.approx(0.05)
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert texts == ["local", "group", "bars: 95 % interval of the mean over 3 runs", "± standard deviation over nodes"]
+    assert texts == ["local", "group", "95 % interval of the mean, 3 runs", "± standard deviation over nodes"]
 
 
 def test_ticks_that_would_run_into_each_other_are_left_out():
@@ -158,3 +158,41 @@ def test_without_a_second_key_bars_and_privacy_have_one_line():
     assert numbers.last_means(log([({"a.b": 1}, 0.5), ({"a.b": 2}, 0.7)]), "accuracy", ["a.b"])[
         "mean"
     ].tolist() == pytest.approx([0.5, 0.7])
+
+
+def test_values_that_lie_close_get_colours_of_their_own_and_a_third_digit():
+    close = [({"p.epsilon": e, "n.batch": 1, "data.set": "a"}, v) for e, v in ((1.0, 0.152), (10.0, 0.171))]
+    ax = grids.heatmap(log(close, metrics=("error",)), "p.epsilon", "data.set", "error")
+    assert ax.images[0].get_clim() == pytest.approx((0.152, 0.171))
+    assert sorted(text.get_text() for text in ax.texts) == ["0.152", "0.171"]
+    far = grids.heatmap(log([*close, (close[0][0] | {"p.epsilon": 5.0}, 0.9)], runs=1), "p.epsilon", "data.set")
+    assert far.images[0].get_clim() == (0, 1)
+
+
+def test_words_say_what_they_are_values_of():
+    points = [
+        ({"p.epsilon": e, "group.trust": t, "data.set": s}, 0.5)
+        for e in (1000.0, 8000.0) for t in ("none", "all") for s in ("adult", "spambase")
+    ]  # fmt: skip
+    ax = grids.lines(log(points), "p.epsilon", "data.set")
+    assert [axes.get_title() for axes in ax.figure.axes] == ["trust: none", "trust: all"]
+    assert ax.figure.legends[0].get_title().get_text() == ""
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1000", "8000"]
+    other = grids.lines(log(points), "p.epsilon", "group.trust")
+    assert [axes.get_title() for axes in other.figure.axes] == ["adult", "spambase"]
+    assert other.figure.legends[0].get_title().get_text() == "trust"
+
+
+def test_several_errors_side_by_side_are_called_errors():
+    rows = log([({"nodes.records": n}, 0.5) for n in (10, 20)], metrics=("local_error", "error"))
+    plot = PlotConfig(kind="lines", x="nodes.records", lines="metric", metric=("local_error", "error"))
+    ax = figures.of(plot, rows)
+    assert ax.get_ylabel() == "0-1 error on the test set"
+    assert ax.get_xlabel() == "records a node"
+
+
+def test_a_key_has_as_many_columns_as_fit_beside_each_other():
+    names = ["logistic", "output", "a name that is nearly as long as one column"]
+    assert style.columns_for(names, 7.0) == 3
+    assert style.columns_for(names, 4.2) == 2
+    assert style.columns_for(names, 3.0) == 1

@@ -11,6 +11,7 @@ from helpers import finished, learning_tree
 
 from golfsim.errors import UserError
 from golfsim.report import judgement, numbers, scatter
+from golfsim.scenario import Scenario
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +115,16 @@ def test_the_plane_of_a_run_has_its_published_records_and_lines_that_separate_th
     assert 0 < np.median(noise) < 0.3  # x plus noise, and not the product with the label
     for a, b, c in raw.lines.values():
         assert ((raw.x @ [a, b] + c >= 0) == (raw.labels == 1)).mean() > 0.95
+
+
+def test_the_planes_of_a_sweep_stand_side_by_side_under_one_key():
+    sweep = {"published.epsilon": [math.inf, 1.0]}
+    planes = scatter.planes_of(Scenario.of(learning_tree(*LAYERS, data=DATA, cycles=5, sweep=sweep)))
+    assert list(planes) == ["ε = ∞", "ε = 1"]
+    ax = scatter.scatters(planes)
+    assert [axes.get_title() for axes in ax.figure.axes] == ["ε = ∞", "ε = 1"]
+    (key,) = ax.figure.legends
+    assert [text.get_text() for text in key.get_texts()] == ["class 0", "class 1", "learning", "LibSVM"]
 
 
 def test_a_plane_needs_two_features_and_a_learner():

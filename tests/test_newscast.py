@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 
 from golfsim import rng as draws
 from golfsim.transport import EVERYWHERE
-from protocols.newscast import Newscast, choose_from_views, exchange, random_views
+from protocols.newscast import Newscast, choose_from_views, exchange, random_views, room
 
 KEY = draws.key(1, "peers", "exchange")
 NONE = -1
@@ -61,18 +61,29 @@ def reference_cycle(views, order, online, now, liveness, size, request_lost, ans
     return views, requests, arrived, answered
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 20])
+@pytest.mark.parametrize("size", [1, 2, 5, 20, 32, 33, 63, 64, 70])  # repetitions are looked for in three ways
 @pytest.mark.parametrize("liveness", ["oracle", "none"])
 @pytest.mark.parametrize("loss", [0, 0.3])
 def test_an_exchange_is_that_of_peersim(rng, size, liveness, loss):
-    nodes = 30
+    nodes = max(30, size + 5)
     views = some_views(rng, nodes, size, newest=3)
     table = np.array([words(view, size) for view in views])
     for now in range(4, 12):
         online = rng.random(nodes) < 0.7
         order = rng.permutation(np.flatnonzero(online)).astype(np.int32)
         request_lost, answer_lost = rng.random((2, order.size)) < loss
-        counts = exchange(table, order, online, EVERYWHERE, now, KEY, liveness == "oracle", request_lost, answer_lost)
+        counts = exchange(
+            table,
+            order,
+            online,
+            EVERYWHERE,
+            now,
+            KEY,
+            liveness == "oracle",
+            request_lost,
+            answer_lost,
+            room(table.shape[1]),
+        )
         if not loss:
             expected, asked = naive.newscast_cycle(views, order, online, now, int(KEY), liveness, size)
             requests, arrived = sum(j >= 0 for j in asked), sum(j >= 0 and online[j] for j in asked)
@@ -98,7 +109,7 @@ def test_a_view_never_has_its_owner_or_a_peer_twice_and_is_sorted_by_stamp(seed,
         order = np.flatnonzero(online).astype(np.int32)
         before = table.copy()
         lost = rng.random((2, order.size)) < loss
-        exchange(table, order, online, EVERYWHERE, now, KEY, oracle, lost[0], lost[1])
+        exchange(table, order, online, EVERYWHERE, now, KEY, oracle, lost[0], lost[1], room(table.shape[1]))
         assert (table[~online] == before[~online]).all()
         for i, row in enumerate(table):
             view = pairs(row)
@@ -115,7 +126,7 @@ def test_both_partners_know_each_other_freshly_after_an_exchange():
     table = np.array([words([(1, 0), (2, 0)], 3), words([(3, 0)], 3), words([], 3), words([], 3)])
     everyone, never = np.ones(4, np.bool_), np.zeros(1, np.bool_)
     key = next(np.uint64(k) for k in range(100) if naive.below(naive.draw(k, 5, 0, 0), 2) == 0)
-    exchange(table, np.array([0], np.int32), everyone, EVERYWHERE, 5, key, True, never, never)
+    exchange(table, np.array([0], np.int32), everyone, EVERYWHERE, 5, key, True, never, never, room(table.shape[1]))
     assert pairs(table[0])[0] == (1, 5)
     assert pairs(table[1])[0] == (0, 5)
     assert {peer for peer, _ in pairs(table[0])} == {1, 2, 3}

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from helpers import learning_tree
 
-from golfsim import cli, results, runner
+from golfsim import cli, compare, results, runner
 from golfsim.report import Drawing, page, sections
 from golfsim.scenario import Scenario
 from golfsim.store import Store
@@ -183,13 +183,35 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
     assert set(found["strategies"]) == {"private", "open"}
     assert found["pairs"][0]["pairs"] == 6
     out = tmp_path / "out.html"
-    monkeypatch.setattr(sys, "argv", ["golfsim", "report", *folders, "--out", str(out), "--title", "Both"])
+    monkeypatch.setattr(
+        sys, "argv", ["golfsim", "report", *folders, "--out", str(out), "--title", "Both", "--target", "0.6"]
+    )
     with pytest.raises(SystemExit, match="0"):
         cli.main()
     reader = Reader(out.read_text(encoding="utf-8"))
     assert "published.epsilon" in reader.said["scenario"]
     assert found["sentence"] in reader.said["comparison"]
+    assert "To reach accuracy = 0.6" in reader.said["cost"]
     assert "<title>Both</title>" in out.read_text(encoding="utf-8")
+
+
+def test_what_it_costs_to_get_somewhere_is_told_where_it_is_asked_for(folder, reader):
+    assert "cost" not in reader.said
+    asked = Reader(page.html(results.find([folder]), target=0.7))
+    found = compare.compare(results.find([folder]).frame, target=0.7).costs
+    said = " ".join(asked.said["cost"].split())
+    assert len(found) == 4
+    for cost in found:
+        words = f"{cost.block} {cost.strategy} {cost.reached} of {cost.runs}"
+        assert " ".join(words.split()) in said
+    assert f"{folder} --target 0.7" in asked.said["provenance"]
+
+
+def test_the_cost_of_one_strategy_alone_is_told_too(tmp_path):
+    runner.run(Scenario.of(scenario(sweep={}, case=[], cycles=10, runs=2)), tmp_path)
+    asked = Reader(page.html(results.find([tmp_path]), target=0.6))
+    assert "learning 2 of 2" in " ".join(asked.said["cost"].split())
+    assert "comparison" not in asked.said
 
 
 def test_folders_on_different_data_are_not_taken_for_the_same(tmp_path):

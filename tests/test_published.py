@@ -3,13 +3,17 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 from golfsim import batch
 from golfsim.errors import UserError
 from golfsim.report import published, reproduce
-from golfsim.report.published import Claim, Item, Value, chosen, judge_claim, judge_value
+from golfsim.report.agreement import judge_claim, judge_value, margin
+from golfsim.report.published import Claim, Item, Value, chosen
+from golfsim.report.sections import Promise
 from golfsim.runner import Interrupt
 
 
@@ -42,7 +46,7 @@ def test_a_value_is_the_mean_of_the_last_cycle_at_its_point():
         (0.2, {}, "agrees"),
         (0.2099, {}, "agrees"),
         (0.215, {}, "differs"),
-        (0.215, {"std": 0.05}, "agrees"),  # within two standard errors of ten published runs
+        (0.215, {"std": 0.03}, "agrees"),  # within the 95 % interval of ten published runs
         (0.25, {"std": 0.05}, "differs"),
         (0.25, {"close": 0.06}, "agrees"),
         (0.9, {"comparable": False, "reason": "λ is not stated"}, "cannot be compared"),
@@ -53,13 +57,40 @@ def test_a_value_agrees_when_it_is_close_or_within_the_spread(number, more, verd
 
 
 def test_our_own_spread_counts_as_well():
-    assert judge_value(frame({1.0: 0.2}, runs=4, spread=0.04), value(0.22)).verdict == "agrees"
-    assert judge_value(frame({1.0: 0.2}, runs=100, spread=0.04), value(0.22)).verdict == "differs"
+    many = {"runs": 1000}  # of the source
+    assert judge_value(frame({1.0: 0.2}, runs=4, spread=0.015), value(0.215, **many)).verdict == "agrees"
+    assert judge_value(frame({1.0: 0.2}, runs=100, spread=0.015), value(0.215, **many)).verdict == "differs"
+
+
+def test_a_source_that_gives_no_spread_is_taken_to_vary_as_we_do():
+    log = frame({1.0: 0.2}, runs=1000, spread=0.04)
+    verdicts = [judge_value(log, value(0.22, runs=runs)).verdict for runs in (8, 10, 20)]
+    assert verdicts == ["agrees", "agrees", "differs"]  # 1.96 · .04 / √runs is .028, .025, .0175
+    assert judge_value(log, value(0.22, runs=10, std=0.01)).verdict == "differs"
+
+
+def test_where_chance_may_do_nearly_anything_nothing_is_said():
+    judged = judge_value(frame({1.0: 0.2}, runs=4, spread=0.08), value(0.25))
+    assert judged.verdict == "cannot be compared"
+    assert judged.reason == "runs vary so much that ± 0.17 may be chance"
+    assert judge_value(frame({1.0: 0.2}, runs=4, spread=0.08), value(0.205)).verdict == "agrees"
+
+
+def test_two_runs_have_no_spread():
+    assert judge_value(frame({1.0: 0.2}, runs=2, spread=0.04), value(0.22)).verdict == "differs"
+
+
+def test_the_margin_is_that_of_welchs_test():
+    ours, theirs = np.random.default_rng(1).normal(0, [[1.0], [3.0]], (2, 12))
+    sizes = value(0.0, std=theirs.std(ddof=1), runs=12)
+    interval = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+    assert margin(ours, sizes) == pytest.approx((interval.high - interval.low) / 2)
 
 
 def test_a_reason_is_given_only_where_it_is_needed():
     reasons = [judge_value(frame({1.0: 0.2}), value(n, reason="a corrected formula")).reason for n in (0.2, 0.3)]
     assert reasons == ["", "a corrected formula"]
+    assert judge_value(frame({1.0: 0.2}), value(0.3)).reason == "not explained"
 
 
 def claim(kind, **check):
@@ -120,6 +151,18 @@ def test_two_sides_are_compared_along_a_key():
     assert judge_claim(log, claim("below", by=0.09, **sides)).verdict == "agrees"
     log.loc[(log["case"] == "b") & (log["epsilon"] == 5.0), "value"] -= 0.2
     assert judge_claim(log, claim("below", by=0.09, **sides)).verdict == "differs"
+
+
+def test_below_is_not_said_of_what_may_be_chance():
+    apart = {"left": at(5.0), "right": at(1.0)}
+    log = frame({1.0: 0.2, 5.0: 0.19}, runs=10)
+    noise = 0.03 * (-1.0) ** log["run"]
+    log["value"] += noise.where(log["epsilon"] == 5.0, 0)
+    assert judge_claim(log, claim("below", **apart)).verdict == "cannot be compared"
+    assert judge_claim(log, claim("below", by=-0.01, **apart)).verdict == "agrees"
+    assert judge_claim(log, claim("below", left=at(1.0), right=at(5.0))).verdict == "differs"
+    log["value"] += noise.where(log["epsilon"] == 1.0, 0)  # the same in both: by seed they always differ by .01
+    assert judge_claim(log, claim("below", **apart)).verdict == "agrees"
 
 
 def test_a_metric_without_a_point_is_the_mean_over_nodes():
@@ -194,6 +237,35 @@ def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
     assert "A quick version" in page
 
 
+def test_a_page_tells_every_guarantee_and_where_it_holds():
+    told = [Promise("all", "group", f"ε = {n} per record, proven", f"group.epsilon = {n}") for n in (1, 8)]
+    item = Item("X1-1", "Table 1", "x.toml", "X1")
+    page = reproduce.html([reproduce.Reproduced(item, [], Path(), promises=told)], quick=False)
+    for promise in told:
+        assert f">{promise.guarantee}</span></td><td>{promise.where}</td>" in page
+
+
+def test_the_table_of_verdicts_has_a_line_a_source_and_one_for_each_reason(tmp_path):
+    items = [Item(f"{source}-1", "Table 1", "x.toml", source) for source in ("X1", "X1", "Y2")]
+    lasso, other = (judge_value(frame({1.0: 0.2}), value(0.5, reason=why)) for why in ("Lasso | L1", ""))
+    right = judge_value(frame({1.0: 0.2}), value(0.2))
+    rows = [[right, lasso, lasso], [lasso, other], []]
+    found = [reproduce.Reproduced(item, judged, Path()) for item, judged in zip(items, rows, strict=True)]
+    page, table = reproduce.write(found, tmp_path / "new", quick=False)
+    assert page.name == "reproduction.html"
+    assert table.read_text(encoding="utf-8").splitlines() == [
+        "| source | tables, figures, experiments | agrees | differs | cannot be compared | not run |",
+        "|---|---:|---:|---:|---:|---|",
+        "| X1 | 2 | 1 | 4 | 0 |  |",
+        "| Y2 | 1 | 0 | 0 | 0 | Y2-1 |",
+        "",
+        "| why | where | values and claims that differ |",
+        "|---|---|---:|",
+        "| Lasso \\| L1 | X1-1 | 3 |",
+        "| not explained | X1-1 | 1 |",
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.needs_jit
 def test_an_item_is_run_again_and_judged(tmp_path):
@@ -204,7 +276,7 @@ def test_an_item_is_run_again_and_judged(tmp_path):
     assert one.runs == 2
     assert len(one.judged) == len(item.values) + len(item.claims)
     assert one.verdicts()["agrees"] >= 3
-    assert any("not private: Lasso" in text for text in one.guarantees.values())
+    assert any("not private: Lasso" in promise.guarantee for promise in one.promises)
     assert one.why_not == ""
 
 

@@ -411,7 +411,7 @@ def test_who_comes_back_to_nobody_it_knows_exchanges_views_with_a_live_node():
     layer.start(world, world.order)
     layer.views[19] = -1
     layer.views[19, :2] = (np.int64(2) << 32) | np.array([25, 28])  # both offline
-    world.since[19] = 5
+    world.since[19] = world.last_came = 5
     world.order = np.empty(0, np.int32)  # nobody acts, to see the meeting alone
     layer.step(world)
     contact = int(layer.views[19, 0] & PEER)

@@ -116,13 +116,13 @@ def _several_layers(rows: pd.DataFrame, point: list[str]) -> bool:
 
 def curves_of(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> tuple[Curves, list[str]]:
     """The curves of all strategies that can be compared, and what cannot be, in words."""
+    return _shared(every_curve(frame, rows, name, by))
+
+
+def every_curve(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> Curves:
+    """The curve of each run that has the metric."""
     if by not in rows:
         raise UserError(f"nothing varies by “{by}”", hint=nearest(by, [*varied(rows), "layer"]))
-    return _shared(_curves(frame, rows, name, by))
-
-
-def _curves(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> Curves:
-    """The curve of each run that has the metric."""
     blocks = block_keys(rows, by)
     points = [key for key in rows.columns if key not in ("metric", "value", "cycle")]
     both = frame[frame["metric"].isin([name, *SENT]) & frame["layer"].isin(rows["layer"].unique())]

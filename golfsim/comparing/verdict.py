@@ -75,12 +75,16 @@ def notes(found: Comparison) -> list[str]:
         + f". In brackets: 95 % bootstrap interval of the mean difference ({RESAMPLES} resamples; a little too narrow "
         "for few runs). Effect: matched-pairs rank-biserial correlation, from −1 to 1. Area: mean over log cycles."
     ]
-    if found.target is not None:
-        told.append(
-            f"To reach {found.target:g}: the metric is taken as a straight line in log cycles between observations; "
-            "the median run, where one that never gets there counts as ∞; messages and bytes of the layer itself."
-        )
+    told += [] if found.target is None else [cost_note(found.target)]
     return told + _limits(found) + [f"Left out: {text}." for text in _first(found.missing)]
+
+
+def cost_note(target: float) -> str:
+    """What one has to know to read a table of costs."""
+    return (
+        f"To reach {target:g}: the metric is taken as a straight line in log cycles between observations; "
+        "the median run, where one that never gets there counts as ∞; messages and bytes of the layer itself."
+    )
 
 
 def _limits(found: Comparison) -> list[str]:
@@ -108,10 +112,14 @@ def _first(missing: Iterable[str]) -> list[str]:
 
 def tables(found: Comparison) -> list[Table]:
     """All that was found."""
-    made = [_finals(found)]
-    made += [_pairs("Differences over all blocks", found.overall, False)] if found.overall else []
+    cost = [] if found.target is None else [cost_table(found.costs, found.metric, found.target)]
+    return [_finals(found), *differences(found), *cost]
+
+
+def differences(found: Comparison) -> list[Table]:
+    """Strategies against each other: differences and, over several blocks, ranks."""
+    made = [_pairs("Differences over all blocks", found.overall, False)] if found.overall else []
     made += [_pairs("Differences by block" if found.overall else "Differences", found.pairs, len(found.blocks) > 1)]
-    made += [_costs(found)] if found.costs else []
     return made + ([_ranks(found)] if len(found.blocks) > 1 else [])
 
 
@@ -137,11 +145,13 @@ def _pair(pair: Pair) -> tuple[str, ...]:
     return f"{pair.one} − {pair.other}", str(pair.pairs), *sizes, p_value(pair.p_holm) + "*" * pair.significant
 
 
-def _costs(found: Comparison) -> Table:
-    blocks = len(found.blocks) > 1
-    rows = tuple((*([cost.block] if blocks else []), *_cost(cost)) for cost in found.costs)
+def cost_table(costs: Iterable[Cost], metric: str, target: float) -> Table:
+    """What it takes to get somewhere: cycles, messages, bytes."""
+    costs = list(costs)
+    blocks = len({cost.block for cost in costs}) > 1
+    rows = tuple((*([cost.block] if blocks else []), *_cost(cost)) for cost in costs)
     header = (*(["block"] if blocks else []), "strategy", "reached", "cycles", "messages", "bytes")
-    return Table(f"To reach {found.metric} = {found.target:g}", header, rows, 2 if blocks else 1)
+    return Table(f"To reach {metric} = {target:g}", header, rows, 2 if blocks else 1)
 
 
 def _cost(cost: Cost) -> tuple[str, ...]:

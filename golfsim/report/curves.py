@@ -344,6 +344,25 @@ def overlay(frame: pd.DataFrame, *, log: bool = True, figure: Figure | None = No
     return axes[0, 0]  # type: ignore[no-any-return]
 
 
+def overlay_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """What the panels of `overlay` show, with a column that tells them apart."""
+    import pandas as pd
+
+    found = [numbers.curves(frame, "indegree").assign(what=OVERLAY["indegree"])]
+    plain = [name for name in OVERLAY if name != "indegree" and numbers.has(frame, name)]
+    found += [numbers.plain_metric(frame, name).assign(what=OVERLAY[name]) for name in plain]
+    return pd.concat(found, ignore_index=True)
+
+
+def spent_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    """The ε that records have spent: of each curve the mean over records, and the largest where that is another."""
+    import pandas as pd
+
+    mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
+    same = mean["mean"].equals(most["mean"])
+    return mean if same else pd.concat([mean, most.assign(curve=most["curve"] + ", largest")], ignore_index=True)
+
+
 def _overlay_panel(ax: Axes, frame: pd.DataFrame, name: str, log: bool) -> None:
     if name == "indegree":
         found = numbers.curves(frame, name)

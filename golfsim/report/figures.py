@@ -64,16 +64,16 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
     """The picture that a scenario asks for."""
     frame = frame if plot.layer is None else only(frame, plot.layer)
     metrics = (plot.metric,) if isinstance(plot.metric, str) else plot.metric
-    frame = frame if len(metrics) == 1 else side_by_side(frame, metrics)
+    frame, metric = (frame, metrics[0]) if len(metrics) == 1 else side_by_side(frame, metrics)
     rows, columns, lines_ = (MEASURE if key == "metric" else key for key in (plot.rows, plot.columns, plot.lines))
     if plot.kind == "heatmap":
         assert rows is not None
         assert columns is not None
-        return heatmap(frame, rows, columns, metrics[0])
+        return heatmap(frame, rows, columns, metric)
     if plot.kind in ("lines", "bars", "privacy-utility"):
         assert plot.x is not None
         kinds: dict[str, Callable[..., Axes]] = {"lines": lines, "bars": bars, "privacy-utility": privacy_utility}
-        return kinds[plot.kind](frame, plot.x, lines_, metrics[0])
+        return kinds[plot.kind](frame, plot.x, lines_, metric)
     return curves_of(frame)
 
 
@@ -86,12 +86,14 @@ def only(frame: pd.DataFrame, layer: str) -> pd.DataFrame:
     return rows
 
 
-def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> pd.DataFrame:
-    """Several metrics as one, the first of them, told apart by a further column."""
+def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> tuple[pd.DataFrame, str]:
+    """Several metrics as one, told apart by a further column; called by what they all end in, else as the first."""
     import pandas as pd
 
+    least = min(metrics, key=len)
+    name = least if all(metric.endswith(least) for metric in metrics) else metrics[0]
     parts = [numbers.rows_of(frame, metric).assign(**{MEASURE: metric.replace("_", " ")}) for metric in metrics]
-    return noted(pd.concat(parts).assign(metric=f"{metrics[0]}.mean"), [note_of(frame)])
+    return noted(pd.concat(parts).assign(metric=f"{name}.mean"), [note_of(frame)]), name
 
 
 def curves_of(frame: pd.DataFrame, metric: str = "error") -> Axes:

@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from golfsim.log import note_of, noted
 from golfsim.report import curves, figures, grids, judgement, networks, numbers, style
 from golfsim.report.captions import bands, bars, capital, caption, who
 
@@ -85,10 +86,11 @@ def _convergence_of(frame: pd.DataFrame, metric: str) -> Drawing:
 
 
 def _over_time(frame: pd.DataFrame) -> Iterator[Drawing]:
-    if _several_cycles(frame, "spent.mean") and (found := _few(frame, "spent.mean")) is not None:
+    if _several_cycles(frame, "spent.mean") and _few(frame, "spent.mean") is not None:
+        both = curves.spent_numbers(frame)
         what = "The ε that records have spent so far: mean over records, and the largest."
         yield Drawing(
-            "spent", "Spent ε", caption(frame, what, who(frame), bands(found)), partial(curves.spent, frame), found
+            "spent", "Spent ε", caption(frame, what, who(frame), bands(both)), partial(curves.spent, frame), both
         )
     if frame.loc[frame["metric"] == "online", "value"].nunique() > 1 and (found := _few(frame, "online")) is not None:
         what = "How many nodes are online after each measured cycle."
@@ -123,7 +125,8 @@ def _overlay(frame: pd.DataFrame) -> Iterator[Drawing]:
     what = "In-degree, mean path length, clustering and the share of dead links of each overlay, between nodes online."
     if found["cycle"].nunique() > 1:
         text = caption(frame, what, who(frame))
-        yield Drawing("overlay", "The overlay over time", text, partial(curves.overlay, frame), found)
+        draw, data = partial(curves.overlay, frame), curves.overlay_numbers(frame)
+        yield Drawing("overlay", "The overlay over time", text, draw, data, "picture")
     what = (
         "The share of nodes with at most so many links to them after the last measured cycle, as far as quantiles tell."
     )
@@ -207,10 +210,7 @@ def _map(frame: pd.DataFrame, metric: str, keys: list[str], count: dict[str, int
 
 def _judged(frame: pd.DataFrame) -> Iterator[Drawing]:
     names = frame["metric"].astype(str)
-    matrices = frame[names.str.match(judgement.CELL)]
-    if len(matrices) and not numbers.varied(matrices):
-        for layer in list(dict.fromkeys(matrices["layer"]))[:MOST_DRAWN]:
-            yield _matrix(frame, str(layer))
+    yield from _matrices(frame[names.str.match(judgement.CELL)])
     if (
         names.str.match(judgement.POINT).any()
         and (found := judgement.roc_points(frame))["curve"].nunique() <= MOST_CURVES
@@ -222,12 +222,24 @@ def _judged(frame: pd.DataFrame) -> Iterator[Drawing]:
         yield _times(frame)
 
 
-def _matrix(frame: pd.DataFrame, layer: str) -> Drawing:
+def _matrices(frame: pd.DataFrame) -> Iterator[Drawing]:
+    """A confusion matrix for each layer at each point, unless they are too many to look at."""
+    if frame.empty:
+        return
+    keys = numbers.distinct(frame, numbers.varied(frame))
+    points = list(frame.groupby(["layer", *keys], observed=True, sort=False, dropna=False))
+    for place, ((layer, *values), part) in enumerate(points if len(points) <= MOST_PANELS else [], 1):
+        name = f"confusion-{layer}" + (f"-{place}" if keys else "")
+        yield _matrix(noted(part, [note_of(frame)]), str(layer), numbers.named(keys, values), name)
+
+
+def _matrix(frame: pd.DataFrame, layer: str, point: str, name: str) -> Drawing:
     found = judgement.confusion_counts(frame, layer)
     what = f"How many test records of each class one node of “{layer}” predicts to be of each, at the end of each run."
     text = caption(frame, what, "Shades are shares of the actual class.", who(frame))
     draw = partial(judgement.confusion, frame, layer)
-    return Drawing(f"confusion-{layer}", f"Confusion matrix of {layer}", text, draw, found.reset_index(), "picture")
+    title = f"Confusion matrix of {layer}" + (f", {point}" if point else "")
+    return Drawing(name, title, text, draw, found.reset_index(), "picture")
 
 
 def _times(frame: pd.DataFrame) -> Drawing:

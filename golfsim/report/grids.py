@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEGEND_LINE = 0.13  # inches
+LETTERS = 12  # of tick labels to an inch
 LARGEST_CELL = 0.62  # inches of a cell's width
+BARS = "95 % interval of the mean, {} runs"
 RECOVERY = {"label.linear": "best linear guess", "label.sum": "sign of the sum", "label.base": "largest class"}
 SIZES = ("data.train", "nodes.records", "nodes.number")  # what a learning curve runs over
 
@@ -55,8 +57,9 @@ def heatmap(
         slanted = max(len(number(value)) for table in tables for value in table.columns)
         tall = down * (0.22 * max(table.shape[0] for table in tables) + 0.4 + 0.045 * min(slanted, 60)) + 0.3
         axes = panels(figure, down, across, (max(wide, 2.2), tall), sharey=True)
+        limits = limits_of(tables)
         for ax, (title, _), table in zip(axes.flat, parts, tables, strict=False):
-            image = _map(ax, table, short(rows) if ax in axes[:, 0] else "")
+            image = _map(ax, table, short(rows) if ax in axes[:, 0] else "", limits)
             ax.set(title=plain(title), xlabel=short(columns) if _numeric(table.columns) else "")
         for ax in axes.flat[len(parts) :]:
             ax.set_visible(False)
@@ -77,11 +80,22 @@ def _in_order(values: Any) -> list[Any]:
     return sorted(values) if _numeric(values) else list(values)
 
 
-def _map(ax: Axes, table: pd.DataFrame, label: str) -> Any:
+def limits_of(tables: list[pd.DataFrame]) -> tuple[float, float]:
+    """The ends of the colours: 0 and 1 where shares fill most of that, else what there is, lest all look the same."""
+    values = [float(value) for table in tables for _, value in _cells(table)]
+    low, high = min(values), max(values)
+    return (0.0, 1.0) if low >= 0 and high <= 1 and high - low > 0.5 else (low, high if high > low else low + 1)
+
+
+def _map(ax: Axes, table: pd.DataFrame, label: str, limits: tuple[float, float]) -> Any:
     """One map with its values written in; all maps have the same colours."""
-    image = ax.imshow(table.to_numpy(float), cmap=COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    low, high = limits
+    image = ax.imshow(table.to_numpy(float), cmap=COLOURS, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+    digits = 2 if limits == (0.0, 1.0) else 3
     for (row, column), value in _cells(table):
-        ax.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color="w" if value < 0.5 else "k")
+        dark = value - low < (high - low) / 2
+        word = f"{value:.{digits}f}" if abs(value) < 10 else f"{value:.4g}"
+        ax.text(column, row, word, ha="center", va="center", fontsize=6.5, color="w" if dark else "k")
     ax.set_xticks(range(table.shape[1]), [number(value) for value in table.columns])
     if max(len(number(value)) for value in table.columns) > 4:
         ax.tick_params(axis="x", rotation=45)
@@ -117,7 +131,7 @@ def lines(
     down = -(-len(parts) // across)
     with styled():
         names = _names(frame, by)
-        words = [*names.values(), "bars: 95 % interval of the mean over 10 runs"]
+        words = [*names.values(), BARS.format(10)]
         width = max(COLUMN, PAGE * across / 3)
         tall = down * 1.9 + 0.3 + 0.15 * lines_of(words, width)
         axes = panels(figure, down, across, (width, tall), sharey=True)
@@ -126,7 +140,7 @@ def lines(
             ax.set(title=plain(title), ylabel=numbers.label_of(metric) if ax in axes[:, 0] else "")
         for ax in axes.flat[len(parts) :]:
             ax.set_visible(False)
-        beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric)], 3)
+        beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric)], 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 
@@ -136,6 +150,12 @@ def _names(frame: pd.DataFrame, by: str | None) -> dict[Any, str]:
     if by is None or by not in frame:
         return {"": ""}
     return {value: plain(numbers.value_of(by, value)) for value in dict.fromkeys(frame[by].dropna())}
+
+
+def _heading(by: str | None, names: dict[Any, str]) -> str:
+    """What the words in a key are values of; numbers, cases and sets say it themselves."""
+    telling = by is None or by in numbers.TELLING or any(isinstance(name, int | float) for name in names)
+    return "" if telling else short(str(by))
 
 
 def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None, names: dict[Any, str]) -> None:
@@ -173,10 +193,16 @@ def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) 
     if min(at) > 0 and max(at) >= 8 * min(at):
         ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
-    most = max(3, min(9, 40 // (1 + max(len(number(value)) for value in ticks))))
+    most = max(3, min(9, int(_width(ax) * LETTERS) // (1 + max(len(number(value)) for value in ticks))))
     kept = thinned(ticks, spots, log=ax.get_xscale() == "log", most=most)
     ax.set_xticks([spots[value] for value in kept], [number(value) for value in kept])
     ax.set_xlabel(label)
+
+
+def _width(ax: Axes) -> float:
+    """About how many inches a panel has."""
+    place, figure = ax.get_subplotspec(), ax.figure
+    return figure.get_figwidth() / (place.get_gridspec().ncols if place is not None else 1)  # type: ignore[union-attr]
 
 
 def thinned(ticks: list[float], spots: dict[float, float], log: bool, most: int = 9) -> list[float]:
@@ -205,13 +231,7 @@ def _bars_of(frame: pd.DataFrame, metric: str) -> Any:
 
     runs = int(numbers.rows_of(frame, metric)["run"].nunique())
     barred = runs >= numbers.LEAST
-    text = (
-        f"bars: 95 % interval of the mean over {runs} runs"
-        if barred
-        else f"mean over {runs} runs"
-        if runs > 1
-        else "one run"
-    )
+    text = BARS.format(runs) if barred else f"mean over {runs} runs" if runs > 1 else "one run"
     return Line2D([], [], color=GREY, marker="|" if barred else ".", ls="", ms=7 if barred else 4, label=text)
 
 
@@ -240,7 +260,7 @@ def privacy_utility(
     attacked = numbers.has(frame, "label.linear")
     with styled():
         names = _names(frame, by)
-        words = [*names.values(), "bars: 95 % interval of the mean over 10 runs", "share of the largest class"]
+        words = [*names.values(), BARS.format(10), "share of the largest class"]
         width = max(COLUMN, min(PAGE, 0.3 + 2.25 * len(parts)))
         tall = (3.2 if attacked else 2.0) + 0.15 * lines_of(words, width)
         axes = panels(figure, 2 if attacked else 1, len(parts), (width, tall), sharey="row", sharex="col")
@@ -252,7 +272,8 @@ def privacy_utility(
         axes[0, 0].set_ylabel(numbers.label_of(metric))
         if attacked:
             axes[1, 0].set_ylabel("labels recovered")
-        beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(attacked)], 3)
+        handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(attacked)]
+        beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
 

@@ -18,6 +18,7 @@ LABELS = {
     "auc": "area under the ROC curve",
     "f1": "F1",
 }
+TELLING = ("case", "layer", "results", "measure", "data.set", "data.file")  # keys whose values speak for themselves
 CONFIDENCE = 0.95
 LEAST = 3  # runs of an interval
 
@@ -70,6 +71,14 @@ def distinct(frame: pd.DataFrame, keys: list[str]) -> list[str]:
 def named(keys: Sequence[str], values: Sequence[Any]) -> str:
     """The name of a curve: what tells it from the others; a number says of what it is."""
     return ", ".join(value_of(key, value) for key, value in zip(keys, values, strict=True))
+
+
+def titled(keys: Sequence[str], values: Sequence[Any]) -> str:
+    """The title of a panel, which has room to say of what a word is: “trust: none”, but “spambase”."""
+    words = [(key, value_of(key, value), isinstance(value, str)) for key, value in zip(keys, values, strict=True)]
+    return ", ".join(
+        f"{key.rpartition('.')[2]}: {word}" if text and key not in TELLING else word for key, word, text in words
+    )
 
 
 def value_of(key: str, value: Any) -> str:
@@ -153,7 +162,7 @@ def facets(frame: pd.DataFrame, metric: str, used: list[str]) -> list[tuple[str,
     if not rest:
         return [("", frame)]
     parts = rows.groupby(rest, observed=True, sort=False, dropna=False)
-    return [(named(rest, values), _part(frame, metric, dict(zip(rest, values, strict=True)))) for values, _ in parts]
+    return [(titled(rest, values), _part(frame, metric, dict(zip(rest, values, strict=True)))) for values, _ in parts]
 
 
 def _goes_with(rows: pd.DataFrame, shown: list[str], key: str) -> bool:

@@ -13,7 +13,7 @@ import math
 import shlex
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from golfsim import compare, results
 from golfsim.comparing import verdict
 from golfsim.errors import UserError
 from golfsim.log import note_of, write_whole
-from golfsim.report import figures, fitting, sections
+from golfsim.report import figures, fitting, sections, style
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
 HEAVY = 400_000  # bytes; a larger SVG gives way to a PNG
-PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4]]  # of lines, as in the pictures
+PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # of lines, as in the pictures
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,29 @@ class Shown:
     chart: dict[str, Any] | None  # what the script draws, if it can
 
 
-def write(paths: Sequence[str | Path], out: Path, title: str | None = None, by: str | None = None) -> None:
+def write(
+    paths: Sequence[str | Path],
+    out: Path,
+    title: str | None = None,
+    by: str | None = None,
+    target: float | None = None,
+) -> None:
     """Write a page about the results at some paths."""
-    text = html(results.find(paths), title, by, out)
+    text = html(results.find(paths), title, by, target, out)
     write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
 
 
-def html(found: results.Results, title: str | None = None, by: str | None = None, out: Path | None = None) -> str:
+def html(
+    found: results.Results,
+    title: str | None = None,
+    by: str | None = None,
+    target: float | None = None,
+    out: Path | None = None,
+) -> str:
     """The page."""
     keys, frame = sections.factors(found), found.frame
     compared, why_not = _compared(frame, by)
+    cost = _cost(frame, target, by or (compared.by if compared else None))
     states, failures = sections.troubles(found.paths)
     script = _static("uPlot.iife.min.js") + "\n" + _static("charts.js")
     last = sections.finals(frame, keys)
@@ -73,12 +86,14 @@ def html(found: results.Results, title: str | None = None, by: str | None = None
         figures=[_shown(d) for d in fitting(frame, found.further("nodes"), found.further("links"))],
         finals=last,
         finals_csv=_uri("text/csv", _csv_of(last)),
-        comparison=verdict.tables(compared) if compared else [],
+        cost=cost,
+        cost_note=verdict.cost_note(target) if target is not None else "",
+        comparison=verdict.differences(compared) if compared else [],
         comparison_notes=verdict.notes(compared) if compared else [],
         why_not=why_not if len(found.points) > 1 else "",
         differing=sections.differing(found),
         common=sections.common(found),
-        provenance=sections.provenance(found, _command(found, title, by, out)),
+        provenance=sections.provenance(found, _command(found, title, by, target, out)),
         failures=failures,
         style=_static("uPlot.min.css") + "\n" + _static("page.css"),
         script=script,
@@ -91,17 +106,6 @@ def rendered(template: str, **values: Any) -> str:
     """A page of ours with some values, all of them escaped."""
     style = _static("page.css")
     return _templates().get_template(template).render(style=style, version=golfsim.__version__, **values)
-
-
-def as_uri(ax: Axes) -> str:
-    """A figure as a data URI; it is closed."""
-    import matplotlib.pyplot as plt
-
-    figure: Any = ax.figure
-    try:
-        return _uri("image/png", _bytes(figure, "png"))
-    finally:
-        plt.close(figure)
 
 
 def _templates() -> Environment:
@@ -120,8 +124,8 @@ def _title(found: results.Results) -> str:
     return " · ".join(names) or ", ".join(path.name for path in found.paths)
 
 
-def _command(found: results.Results, title: str | None, by: str | None, out: Path | None) -> str:
-    options = [("--out", out), ("--title", title), ("--by", by)]
+def _command(found: results.Results, title: str | None, by: str | None, target: float | None, out: Path | None) -> str:
+    options = [("--out", out), ("--title", title), ("--by", by), ("--target", target)]
     words = [*map(str, found.paths), *(str(word) for option in options if option[1] is not None for word in option)]
     return shlex.join(["golfsim", "report", *words])
 
@@ -134,6 +138,13 @@ def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, s
         if by is not None and by not in frame:
             raise
         return None, str(error.what)
+
+
+def _cost(frame: pd.DataFrame, target: float | None, by: str | None) -> verdict.Table | None:
+    """What it takes to reach a target, if one is asked for."""
+    if target is None:
+        return None
+    return verdict.cost_table(compare.costs(frame, target, by or "layer"), "accuracy", target)
 
 
 def _shown(drawing: Drawing) -> Shown:
@@ -166,14 +177,18 @@ def _picture(drawing: Drawing) -> Picture:
 
 
 def _saved(drawing: Drawing) -> Picture:
+    still = picture_of(drawing.draw())
+    return replace(still, uri=_moving(drawing) or still.uri)
+
+
+def picture_of(ax: Axes) -> Picture:
+    """The figure of some axes, which is closed: an SVG, or a PNG where that is lighter."""
     import matplotlib.pyplot as plt
 
-    ax = drawing.draw()
     figure: Any = ax.figure
     try:
         svg = _bytes(figure, "svg")
         uri = _uri("image/svg+xml", svg) if len(svg) <= HEAVY else _uri("image/png", _bytes(figure, "png"))
-        uri = _moving(drawing) or uri
         return Picture(uri, 96 * figure.get_size_inches()[0], ax.get_ylabel())
     finally:
         plt.close(figure)
@@ -210,8 +225,6 @@ def _csv_of(table: verdict.Table) -> bytes:
 
 def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
     """What the script needs to draw curves: all of them over the cycles of any, null where one has no value."""
-    import seaborn as sns
-
     data = drawing.data
     if drawing.kind != "curves" or not set(CURVE_COLUMNS) <= set(data) or data.duplicated(["cycle", "curve"]).any():
         return None
@@ -219,11 +232,10 @@ def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
     wide = {column: data.pivot(index="cycle", columns="curve", values=column) for column in CURVE_COLUMNS[2:]}
     if (data["mean"].dropna() >= 0).all():  # as in the pictures: an interval of what cannot be negative ends at 0
         wide["low"] = wide["low"].clip(lower=0)
-    colours = sns.color_palette("colorblind", len(names)).as_hex()
     curves = [
-        {"name": str(name), "colour": colour, "dash": PATTERNS[place % len(PATTERNS)]}
+        {"name": str(name), "colour": style.look(place).colour, "dash": PATTERNS[place % len(PATTERNS)]}
         | {column: _numbers(table[name]) for column, table in wide.items()}
-        for place, (name, colour) in enumerate(zip(names, colours, strict=True))
+        for place, name in enumerate(names)
     ]
     return {"cycles": _numbers(wide["mean"].index), "curves": curves, "label": label}
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from golfsim import batch, results
 from golfsim.errors import UserError
+from golfsim.log import write_whole
 from golfsim.places import shipped
 from golfsim.report import sections
-from golfsim.report.published import CLOSE, Item, Judged, Verdict, judge_claim, judge_value
+from golfsim.report.agreement import Judged, Verdict, judge_claim, judge_value
+from golfsim.report.published import CLOSE, Item
 from golfsim.runner import Interrupt
 from golfsim.scenario import Scenario
 
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from golfsim.progress import Progress
+    from golfsim.report.page import Picture
 
 
+FULL, QUICK = ("reproduction.html", "verdicts.md"), ("quick.html", "quick.md")
 KINDS: tuple[Verdict, ...] = ("agrees", "differs", "cannot be compared")
 
 
@@ -33,8 +37,8 @@ class Reproduced:
     judged: list[Judged]
     folder: Path
     runs: int = 0
-    guarantees: dict[str, str] = field(default_factory=dict)  # by strategy and layer
-    picture: str = ""  # as a data URI
+    promises: list[sections.Promise] = field(default_factory=list)
+    picture: Picture | None = None
     why_not: str = ""
 
     def verdicts(self) -> Counter[Verdict]:
@@ -75,28 +79,29 @@ def _one(item: Item, folder: Path, how: batch.How, quick: bool, shown: Progress,
         folder,
         frame["seed"].nunique(),
         promises(folder),
-        picture(scenario, frame),
+        picture(item, scenario, frame),
         made.complaint() if made.failures else "",
     )
 
 
-def promises(folder: Path) -> dict[str, str]:
-    """What each layer of each case guarantees, as far as they differ."""
+def promises(folder: Path) -> list[sections.Promise]:
+    """What each layer of each case guarantees, and where, if not at all points."""
     found = results.find([folder])
-    told = sections.guarantees(found, sections.usual(sections.factors(found)))
-    return {" ".join(filter(None, (p.strategy, p.layer))): p.guarantee for p in told}
+    return sections.guarantees(found, sections.usual(sections.factors(found)))
 
 
-def picture(scenario: Scenario, frame: pd.DataFrame) -> str:
-    """The picture that the scenario asks for; none where it has none, or the log is too small for it."""
-    from golfsim.report import figures, page
+def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | None:
+    """The picture that the item or the scenario asks for; none where there is none, or the log is too small for it."""
+    from golfsim.report import figures, page, scatter
 
+    if item.picture == "scatter":
+        return page.picture_of(scatter.scatters(scatter.planes_of(scenario)))
     if scenario.plot.kind == "none" or not (frame["metric"] == "error.mean").any():
-        return ""
+        return None
     try:
-        return page.as_uri(figures.of(scenario.plot, frame))
+        return page.picture_of(figures.of(scenario.plot, frame))
     except UserError:
-        return ""
+        return None
 
 
 def scenario_of(item: Item, quick: bool) -> Scenario:
@@ -120,6 +125,16 @@ def _asked(ask: Callable[[], Judged], what: str) -> Judged:
         return Judged(what, "", "", "cannot be compared", str(error))
 
 
+def write(found: list[Reproduced], out: Path, quick: bool) -> tuple[Path, Path]:
+    """Write the page, and the verdicts as a table in Markdown; where they are."""
+    out.mkdir(parents=True, exist_ok=True)
+    page, table = (out / name for name in (QUICK if quick else FULL))
+    text, verdicts = html(found, quick), markdown(found)
+    write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(table, lambda path: path.write_text(verdicts, encoding="utf-8"))
+    return page, table
+
+
 def html(found: list[Reproduced], quick: bool) -> str:
     """The page: what was published beside what came out, item by item."""
     from golfsim.report import page
@@ -140,9 +155,35 @@ def html(found: list[Reproduced], quick: bool) -> str:
 
 
 def markdown(found: list[Reproduced]) -> str:
-    """The verdicts as a table for a README."""
-    lines = ["| item | what | agrees | differs | cannot be compared |", "|---|---|---|---|---|"]
+    """The verdicts for a README: a line for each source, then one for each reason why something differs."""
+    head = ["| source | tables, figures, experiments | agrees | differs | cannot be compared | not run |"]
+    lines = head + ["|---|---:|---:|---:|---:|---|"] + [_of_source(source, found) for source in _sources(found)]
+    if reasons := _reasons(found):
+        lines += ["", "| why | where | values and claims that differ |", "|---|---|---:|"]
+        lines += [f"| {_cell(why)} | {', '.join(items)} | {items.total()} |" for why, items in reasons.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _sources(found: list[Reproduced]) -> list[str]:
+    return list(dict.fromkeys(one.item.source for one in found))
+
+
+def _of_source(source: str, found: list[Reproduced]) -> str:
+    own = [one for one in found if one.item.source == source]
+    counts: Counter[Verdict] = sum((one.verdicts() for one in own), Counter())
+    lacking = ", ".join(one.item.id for one in own if not one.judged)
+    return f"| {source} | {len(own)} | " + " | ".join(str(counts[kind]) for kind in KINDS) + f" | {lacking} |"
+
+
+def _reasons(found: list[Reproduced]) -> dict[str, Counter[str]]:
+    """Why values and claims differ, and how many of which item do so."""
+    reasons: dict[str, Counter[str]] = {}
     for one in found:
-        counts = one.verdicts()
-        lines.append(f"| {one.item.id} | {one.item.what} | " + " | ".join(str(counts[k] or "") for k in KINDS) + " |")
-    return "\n".join(lines)
+        for row in one.judged:
+            if row.verdict == "differs":
+                reasons.setdefault(row.reason, Counter())[one.item.id] += 1
+    return reasons
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

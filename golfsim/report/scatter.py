@@ -10,12 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.errors import UserError
-from golfsim.report.style import COLUMN, MARKERS, PALETTE, head, legend, look, panel, plain, styled
+from golfsim.report.numbers import named
+from golfsim.report.style import (
+    COLUMN,
+    MARKERS,
+    PAGE,
+    PALETTE,
+    beneath,
+    head,
+    legend,
+    look,
+    panel,
+    panels,
+    plain,
+    say,
+    styled,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from golfsim.engine import Simulation
+    from golfsim.scenario import Scenario
 
 Line = tuple[float, float, float]  # a, b, c of a·x + b·y + c = 0
 MOST_POINTS = 1000  # of a picture
@@ -83,6 +100,38 @@ def _draw_line(ax: Axes, line: Line, name: str, place: int) -> None:
     ax.axline(
         (nearest[0], nearest[1]), (nearest[0] - b, nearest[1] + a), color=how.colour, ls=how.dash, lw=1.4, label=name
     )
+
+
+def scatters(planes: Mapping[str, Plane], *, figure: Figure | None = None) -> Axes:
+    """Several planes side by side, each under its name. Returns the first axes, whose figure has them all."""
+    across = min(len(planes), 3)
+    down = -(-len(planes) // across)
+    with styled():
+        axes = panels(figure, down, across, (PAGE * across / 3, 2.2 * down + 0.3))
+        for ax, (name, plane) in zip(axes.flat, planes.items(), strict=False):
+            scatter(plane.x, plane.labels, plane.lines, names=plane.names, ax=ax)
+            ax.set_title(plain(name))
+            ax.get_legend().remove()
+        for ax in axes.flat[len(planes) :]:
+            ax.set_visible(False)
+        first = axes[0, 0]
+        beneath(first.figure, [*first.collections, *first.lines])
+        say(first.figure, next(iter(planes.values())).note)
+    return first  # type: ignore[no-any-return]
+
+
+def planes_of(scenario: Scenario) -> dict[str, Plane]:
+    """The records and lines of the first run of each point of a sweep."""
+    from golfsim.engine import Simulation
+    from golfsim.sweep import points
+
+    found = {}
+    for point in points(scenario):
+        simulation = Simulation(point.scenario)
+        for _ in simulation:
+            pass
+        found[named(list(point.values), list(point.values.values()))] = plane_of(simulation)
+    return found
 
 
 def plane_of(simulation: Simulation, layer: str | None = None, *, published: bool = True) -> Plane:

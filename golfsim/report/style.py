@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -45,6 +47,7 @@ COLOURS = "cividis"  # of maps: even in lightness, so that grey print keeps the 
 GREY = "0.35"
 OFFLINE = "0.85"
 NOTE_STYLE: Any = {"fontsize": 7, "color": GREY, "wrap": True}
+KEYS = {"nodes.number": "nodes", "nodes.records": "records a node", "data.train": "training records"}
 LONGEST = 44  # letters of a label: what fits into a column of a paper
 
 
@@ -65,9 +68,10 @@ def look(number: int) -> Look:
 @contextmanager
 def styled() -> Iterator[None]:
     """Our style while a figure is drawn; afterwards, whatever happens, all is as it was."""
-    import matplotlib as mpl
+    import matplotlib.pyplot as plt
 
-    with mpl.rc_context(STYLE):
+    plt.draw_if_interactive()  # wakes the backend: a notebook's becomes interactive then, which must outlast the style
+    with plt.rc_context(STYLE):
         yield
 
 
@@ -95,14 +99,17 @@ def plain(text: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """A value of a sweep as a label: 100 for 100.0, ∞ for inf."""
-    return f"{value:.3g}".replace("inf", "∞") if isinstance(value, float) else plain(value)
+    """A value of a sweep as a label: 1000 for 1000.0, ∞ for inf."""
+    if not isinstance(value, float):
+        return plain(value)
+    whole = value.is_integer() and abs(value) < 1e6
+    return f"{value:.0f}" if whole else f"{value:.3g}".replace("inf", "∞")
 
 
 def short(key: str) -> str:
-    """A key's last word; ε for epsilon."""
-    word = key.rpartition(".")[2]
-    return "ε" if word == "epsilon" else plain(word.replace("_", " "))
+    """What stands at the axis of a key: its own name where it has one, else its last word."""
+    word = key.rpartition(".")[2].replace("_", " ").replace("epsilon", "ε").replace("lambda", "λ")
+    return KEYS.get(key, plain(word))
 
 
 def say(figure: Figure, note: str) -> None:
@@ -136,9 +143,13 @@ def legend(ax: Axes, handles: list[Any], columns: int | None = None) -> None:
 
 
 def columns_for(words: list[str], inches: float, most: int = 4) -> int:
-    """How many columns of a key fit into a width."""
-    widest = 0.6 + 0.055 * max(map(len, words), default=1)
-    return max(1, min(len(words), most, int(inches / widest)))
+    """How many columns of a key fit into a width; a column is as wide as its longest word."""
+    lengths = np.array([len(word) for word in words])
+    for columns in range(min(len(words), most), 1, -1):
+        parts = np.array_split(lengths, columns)  # as a legend fills its columns
+        if sum(0.6 + 0.055 * int(part.max()) for part in parts) <= inches:
+            return columns
+    return 1
 
 
 def lines_of(words: list[str], inches: float) -> int:
@@ -151,11 +162,13 @@ def shown(word: str) -> str:
     return f"\u200a{word}" if word.startswith("_") else word
 
 
-def beneath(figure: Figure, handles: list[Any], most: int = 4) -> None:
+def beneath(figure: Figure, handles: list[Any], most: int = 4, title: str = "") -> None:
     """A key for all panels, below them."""
     words = [str(handle.get_label()) for handle in handles]
     columns = columns_for(words, figure.get_figwidth(), most)
-    figure.legend(handles, [shown(word) for word in words], loc="outside lower center", ncols=columns)
+    figure.legend(
+        handles, [shown(word) for word in words], loc="outside lower center", ncols=columns, title=title or None
+    )
 
 
 def cycles(ax: Axes, log: bool = True) -> None:

@@ -1,0 +1,72 @@
+"""The plainest loops that do what a protocol does, to hold it against: no layers, no faults, nothing counted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+
+from golfsim.kernels import FASTMATH, kernel, prefetch
+from golfsim.protocol import find
+from golfsim.rng import below, draw
+
+AHEAD = 8  # events
+KEY = np.uint64(1)
+
+
+@kernel
+def golf_cycle(w, age, x, sign, peer, cycle, lam):
+    """Every node sends its model to a random one, which updates it with its record and takes the mean with its own."""
+    for i in range(len(w)):
+        j = below(draw(KEY, cycle, i, 0), len(w) - 1)
+        peer[i] = j + (j >= i)
+    for i in range(len(w)):
+        if i + AHEAD < len(w):
+            prefetch(w, peer[i + AHEAD])
+            prefetch(x, peer[i + AHEAD])
+        j, t = peer[i], age[i] + 1
+        margin = np.float32(0)
+        for f in range(w.shape[1]):
+            margin += w[i, f] * x[j, f]
+        step = np.float32(sign[j] / (lam * t)) if margin * sign[j] < 1 else np.float32(0)
+        decay, half = np.float32(1 - 1 / t), np.float32(0.5)
+        for f in range(w.shape[1]):
+            w[j, f] = half * w[j, f] + half * (decay * w[i, f] + step * x[j, f])
+        age[j] = max(age[j], t)
+
+
+def golf(nodes: int, features: int) -> Callable[[], None]:
+    """A function that makes one cycle of Golf on random records, one each."""
+    rng = np.random.default_rng(1)
+    x = rng.random((nodes, features), np.float32) / features
+    sign = np.where(rng.random(nodes) < 0.4, 1, -1).astype(np.float32)
+    w, age = np.zeros_like(x), np.zeros(nodes, np.int32)
+    peer, cycle = np.empty(nodes, np.int32), iter(range(1, 2**30))
+    return lambda: golf_cycle(w, age, x, sign, peer, next(cycle), 1e-4)
+
+
+def newscast(nodes: int, view: int) -> Callable[[], None]:
+    """A function that makes one cycle of Newscast: the protocol's own merge in a loop without anything else."""
+    layer = find("newscast", Path())
+    module = sys.modules[layer.__module__]
+    lay, merge, descriptor, expect = module.lay, module.merge, module.descriptor, module.expect
+
+    @numba.njit(nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False)
+    def cycle(views, now, pair):
+        for i in range(len(views)):
+            if i + AHEAD < len(views):
+                expect(views, i + AHEAD, now, KEY)
+            j = views[i, below(draw(KEY, now, i, 0), views.shape[1])] & 0xFFFF_FFFF
+            lay(views, i, pair, 0, i)
+            lay(views, j, pair, 1, j)
+            merge(pair, draw(KEY, now, i, 1) & 1 == 1, 1, views, i, j)
+            views[i, 0] = descriptor(now, j)
+            views[j, 0] = descriptor(now, i)
+
+    views, everyone = np.full((nodes, view), -1, np.int64), np.arange(nodes, dtype=np.int32)
+    module.random_views(views, everyone, everyone, KEY, 1)
+    pair, now = module.room(view), iter(range(2, 2**30))
+    return lambda: cycle(views, next(now), pair)

@@ -1,0 +1,128 @@
+"""How fast gossip is: against bare loops, against the memory, with several threads, with faults, and how cost grows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from golfsim.bench import bare
+from golfsim.bench.timing import GOLF, NEWSCAST, UNIFORM, Row, best_of, race, scenario
+from golfsim.engine import Simulation
+
+COPY_BYTES = 1 << 28
+SIZES = (4140, 100_000, 1_000_000)
+HARD = {
+    "transport": {"loss": 0.5, "delay": [1, 10]},
+    "churn": [{"kind": "lognormal", "online": 0.9, "mu": 5.0, "sigma": 1.0}],
+}
+LONGEST_BATCH = 16  # cycles, so that work beside the next cycle shows
+
+
+def copying() -> Callable[[], None]:
+    """A plain copy of more memory than any cache holds."""
+    source, target = np.ones(COPY_BYTES // 8), np.empty(COPY_BYTES // 8)
+    return lambda: np.copyto(target, source)
+
+
+def memory() -> Iterator[Row]:
+    """What the memory allows: bytes read and written a second by a plain copy."""
+    yield {"name": "memory copy", "GB/s": round(2 * COPY_BYTES / best_of(copying()) / 1e9, 2)}
+
+
+def cycles(simulation: Simulation, count: int) -> Callable[[], None]:
+    """A function that makes so many cycles."""
+
+    def run() -> None:
+        for _ in range(count):
+            simulation.begin_cycle()
+        simulation.world.settle()
+
+    return run
+
+
+def protocols() -> Iterator[Row]:
+    """Newscast, Golf, and Golf over Newscast on one thread and on two, as shares of what bare loops reach."""
+    for nodes in SIZES:
+        yield from _at_size(nodes)
+
+
+def _at_size(nodes: int) -> Iterator[Row]:
+    count = max(1, min(LONGEST_BATCH, 200_000 // nodes))
+    stacks = {"Newscast": [NEWSCAST], "Golf": [UNIFORM, GOLF], "Golf over Newscast": [NEWSCAST, GOLF]}
+    runs = {name: cycles(Simulation(scenario(nodes, layers)), count) for name, layers in stacks.items()}
+    runs["two threads"] = cycles(Simulation(scenario(nodes, [NEWSCAST, GOLF]), threads=2), count)
+    loops = {"bare Newscast": bare.newscast(nodes, 20), "bare Golf": bare.golf(nodes, 57)}
+    runs |= {name: _repeated(run, count) for name, run in loops.items()}
+    seconds = {name: found / count for name, found in race(runs).items()}
+    alone = {"Newscast": seconds["bare Newscast"], "Golf": seconds["bare Golf"]}
+    for name, bound in (alone | {"Golf over Newscast": sum(alone.values())}).items():
+        row = {"name": name, "nodes": nodes, "node-cycles/s": round(nodes / seconds[name])}
+        yield row | {"bare loops/s": round(nodes / bound), "share": round(bound / seconds[name], 2)}
+    faster = seconds["Golf over Newscast"] / seconds["two threads"]
+    yield {
+        "name": "Golf over Newscast, two threads",
+        "nodes": nodes,
+        "node-cycles/s": round(nodes / seconds["two threads"]),
+        "× one thread": round(faster, 2),
+    }
+
+
+def _repeated(run: Callable[[], None], count: int) -> Callable[[], None]:
+    def several() -> None:
+        for _ in range(count):
+            run()
+
+    return several
+
+
+def faults() -> Iterator[Row]:
+    """Golf over Newscast with loss 0.5, delays of 1 to 10 cycles and churn, as a share of the rate without faults."""
+    for nodes in SIZES[:2]:
+        count = max(1, min(LONGEST_BATCH, 200_000 // nodes))
+        trees: dict[str, dict[str, Any]] = {"without": {}, "with": HARD}
+        runs = {
+            name: cycles(Simulation(scenario(nodes, [NEWSCAST, GOLF], tree)), count) for name, tree in trees.items()
+        }
+        seconds = race(runs)
+        rate, share = round(nodes * count / seconds["with"]), round(seconds["without"] / seconds["with"], 2)
+        yield {"name": "Golf over Newscast, faults", "nodes": nodes, "node-cycles/s": rate, "of faultless": share}
+
+
+def large_models(nodes: int = 8000, features: int = 784, classes: int = 10) -> Iterator[Row]:
+    """Golf with models as large as MNIST's, as a share of the memory's speed.
+
+    Of each event the sender's model is read, the receiver's read and written, and a record read.
+    """
+    each = 4 * features * (3 * classes + 1)
+    for threads in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            simulation = Simulation(_synthetic(Path(folder), nodes, features, classes), threads=threads)
+        seconds = race({"golf": simulation.step, "copy": copying()})
+        share = each * nodes / seconds["golf"] / (2 * COPY_BYTES / seconds["copy"])
+        row = {"name": f"Golf, {features} × {classes}", "nodes": nodes, "threads": threads}
+        yield row | {"node-cycles/s": round(nodes / seconds["golf"]), "of memory copy": round(share, 2)}
+
+
+def _synthetic(folder: Path, nodes: int, features: int, classes: int) -> Any:
+    rng = np.random.default_rng(1)
+    file = folder / "records.npz"
+    np.savez(file, x=rng.random((nodes + 10, features), np.float32), y=np.arange(nodes + 10) % classes)
+    data = {"file": str(file), "scale": ["l1"], "test": 10}
+    return scenario(nodes, [UNIFORM, GOLF], {"data": data, "nodes": {"records": 1}})
+
+
+def growth() -> Iterator[Row]:
+    """How the cost of a node-cycle grows with view size, and with what a model holds."""
+    for view in (5, 10, 20, 30, 40, 60, 100):
+        run = cycles(Simulation(scenario(20_000, [NEWSCAST | {"view": view}])), 4)
+        yield {"name": "Newscast by view", "view": view, "ns a node": round(best_of(run) / 4 / 20_000 * 1e9)}
+    for features, classes in ((10, 2), (57, 2), (200, 2), (784, 2), (57, 3), (57, 10), (784, 10)):
+        nodes = max(1000, 2_000_000 // (features * (1 if classes == 2 else classes)))
+        with tempfile.TemporaryDirectory() as folder:
+            simulation = Simulation(_synthetic(Path(folder), nodes, features, classes))
+        row = {"name": "Golf by model", "features": features, "classes": classes, "nodes": nodes}
+        yield row | {"ns a node": round(best_of(simulation.step) / nodes * 1e9)}

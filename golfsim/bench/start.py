@@ -1,0 +1,83 @@
+"""How long the program takes to start, to observe, and to hold ten million nodes: in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from golfsim.bench.timing import GOLF, NEWSCAST, UNIFORM, Row, best_of, scenario
+from golfsim.engine import Simulation
+from golfsim.observers import Observer, TestSet
+from golfsim.places import shipped
+from golfsim.workers import python
+
+GIB = 2**30
+MANY = 10_000_000
+
+# What a process of its own prints: seconds of set-up, of the quickest cycle, and the most memory it held.
+LARGE = """
+import resource, sys, time
+from golfsim.bench import start
+print(*start.cycles_of(sys.argv[-2], int(sys.argv[-1])), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def starts() -> Iterator[Row]:
+    """Seconds of `golfsim --help` and of a warm quickstart, from the command to the written log and picture."""
+    yield {"name": "golfsim --help", "seconds": round(min(_seconds("--help") for _ in range(5)), 2)}
+    quickstart = str(shipped("scenarios") / "quickstart.toml")
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [_seconds("run", quickstart, "--force", "--out", folder) for _ in range(4)]
+        yield {"name": "quickstart, warm", "seconds": round(min(runs[1:]), 2)}
+
+
+def _seconds(*words: str) -> float:
+    begun = time.perf_counter()
+    subprocess.run(python("golfsim.cli", "main") + list(words), check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+def observing(features: int = 784, classes: int = 10, records: int = 10_000) -> Iterator[Row]:
+    """Seconds to measure 100 nodes with models as large as MNIST's on 10,000 records."""
+    rng = np.random.default_rng(1)
+    simulation = Simulation(scenario(200, [UNIFORM, GOLF]))
+    layer = simulation.layer("learning")
+    layer.w = rng.random((200, classes, features), np.float32)  # type: ignore[attr-defined]
+    test = TestSet(rng.random((records, features), np.float32), np.arange(records, dtype=np.int32) % classes, classes)
+    observer = Observer(simulation.scenario.observe.model_copy(update={"every": 1, "nodes": 100}), 1, 10, test)
+    simulation.step()
+    seconds = best_of(lambda: observer.measure(simulation.world, simulation.layers))
+    yield {"name": "observing 100 nodes, 784 × 10", "records": records, "seconds": round(seconds, 3)}
+
+
+def large() -> Iterator[Row]:
+    """Ten million nodes: node-cycles a second, set-up and memory, each in a process of its own."""
+    for name in ("Newscast", "Golf"):
+        rates = {}
+        for nodes in (MANY // 10, MANY):
+            command = [sys.executable, "-c", LARGE, name, str(nodes)]
+            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            setup, cycle, memory = (float(word) for word in told)
+            rates[nodes] = nodes / cycle
+            row = {"name": f"{name}, alone", "nodes": nodes, "node-cycles/s": round(nodes / cycle)}
+            yield row | {"set-up s": round(setup, 1), "GiB": round(memory / GIB, 2)}
+
+
+def cycles_of(name: str, nodes: int) -> tuple[float, float]:
+    """Seconds of set-up with the first cycle, and of the quickest of a few more."""
+    layers = {"Newscast": [NEWSCAST], "Golf": [UNIFORM, GOLF]}[name]
+    begun = time.perf_counter()
+    simulation = Simulation(scenario(nodes, layers))
+    simulation.step()
+    ready = time.perf_counter()
+    tries = []
+    for _ in range(4):
+        start = time.perf_counter()
+        simulation.step()
+        tries.append(time.perf_counter() - start)
+    return ready - begun, min(tries)

@@ -1,0 +1,235 @@
+"""Whether a log agrees with what was published: values within chance, claims by their checks.
+
+`reports/published/README.md` has the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.errors import UserError, nearest
+from golfsim.report.numbers import CONFIDENCE, LEAST, interval, value_of
+from golfsim.report.published import Claim, Value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Verdict = Literal["agrees", "differs", "cannot be compared"]
+UNEXPLAINED = "not explained"
+HALF = (1 + CONFIDENCE) / 2  # the quantile of a two-sided interval
+WIDE = 3  # times `close`: beyond that agreement by chance would say nothing
+TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A published value or claim beside ours."""
+
+    what: str
+    published: str
+    ours: str
+    verdict: Verdict
+    reason: str = ""
+    as_published: bool = True
+
+
+def in_full(metric: str) -> str:
+    """The name of a metric in the log: without a point it stands for the mean over nodes."""
+    return metric if "." in metric else f"{metric}.mean"
+
+
+def rows_at(frame: pd.DataFrame, where: Mapping[str, Any], layer: str, metric: str, cycle: int | None) -> pd.DataFrame:
+    """The rows of a metric at one point of a sweep, at a cycle or each run's last; an error names what is not there."""
+    rows = frame[(frame["layer"] == layer) & (frame["metric"] == in_full(metric))]
+    for key, value in where.items():
+        if key not in frame:
+            raise UserError(f"the log has no “{key}”", hint=nearest(key, [str(c) for c in frame.columns]))
+        rows = rows[_equal(rows[key], value)]
+    if rows.empty:
+        raise UserError(f"nothing of “{layer}” has “{metric}” where {dict(where)}")
+    at = rows.groupby("seed")["cycle"].transform("max") if cycle is None else cycle
+    return rows[rows["cycle"] == at]
+
+
+def _equal(column: pd.Series[Any], value: Any) -> Any:
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return column.map(lambda x: (isinstance(x, float | int) and math.isclose(x, value)) or x == value).astype(bool)
+    return column.astype(str) == str(value)
+
+
+def judge_value(frame: pd.DataFrame, value: Value) -> Judged:
+    """Our mean over runs beside a published number."""
+    rows = rows_at(frame, value.where, value.layer, value.metric, value.cycle)
+    ours = rows.groupby("seed")["value"].mean().to_numpy(float)
+    verdict, reason = _verdict_at(abs(float(ours.mean()) - value.published), margin(ours, value), value)
+    published = f"{value.published:g}" + (f" (sd {value.std:g})" if value.std is not None else "")
+    return Judged(_what(value), published, _mean(ours), verdict, reason, value.as_published)
+
+
+def _verdict_at(apart: float, chance: float, value: Value) -> tuple[Verdict, str]:
+    """Whether two means so far apart agree, and why not."""
+    if not value.comparable:
+        return "cannot be compared", value.reason
+    if apart <= value.close:
+        return "agrees", ""
+    if apart > chance:
+        return "differs", value.reason or UNEXPLAINED
+    if chance > WIDE * value.close:
+        return "cannot be compared", f"runs vary so much that ± {chance:.2g} may be chance"
+    return "agrees", ""
+
+
+def _what(value: Value) -> str:
+    where = ", ".join(f"{key} = {v}" for key, v in value.where.items())
+    return f"{value.layer} {value.metric}{' at ' + where if where else ''}{': ' + value.note if value.note else ''}"
+
+
+def _mean(ours: NDArray[np.float64]) -> str:
+    digits = 4 if abs(ours.mean()) < 10 else 1
+    error = f" ± {ours.std(ddof=1) / math.sqrt(ours.size):.{digits}f}" if ours.size > 1 else ""
+    return f"{ours.mean():.{digits}f}{error}"
+
+
+def margin(ours: NDArray[np.float64], value: Value) -> float:
+    """How far two means may lie apart by chance: half of the 95 % interval of their difference.
+
+    By Welch's t where the source gives its spread; where it does not, its runs are taken to vary as ours do. Below
+    three runs ours have no spread that could be told.
+    """
+    from scipy.stats import t
+
+    runs = ours.size
+    own = float(ours.var(ddof=1)) if runs >= LEAST else 0.0
+    if value.std is None:
+        return float(t.ppf(HALF, max(runs - 1, 1)) * math.sqrt(own / runs + own / value.runs))
+    parts = [(own / runs, runs - 1), (value.std**2 / value.runs, value.runs - 1)]
+    variance = sum(part for part, _ in parts)
+    freedom = variance**2 / max(sum(part**2 / max(of, 1) for part, of in parts), TINY)
+    return float(t.ppf(HALF, max(freedom, 1)) * math.sqrt(variance))
+
+
+def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
+    """What a log says about a claim."""
+    if claim.check is None:
+        return Judged(claim.text, "", "", "cannot be compared", claim.reason or "it cannot be asked of a log")
+    check = dict(claim.check)
+    kind = check.pop("kind")
+    if kind not in CHECKS:
+        raise UserError(f"there is no check “{kind}”", hint=nearest(kind, list(CHECKS)))
+    place: dict[str, Any] = {"layer": "", "metric": ""}
+    place |= {key: check.pop(key) for key in ("layer", "metric", "where", "cycle") if key in check}
+    asked = Asked(**place)
+    holds, shown = CHECKS[kind](frame, asked, **check)
+    verdict, reason = _verdict_of(holds, claim)
+    return Judged(claim.text, "", shown, verdict, reason)
+
+
+def _verdict_of(holds: bool | None, claim: Claim) -> tuple[Verdict, str]:
+    if holds is None:
+        chance = "it holds of the means, but may be chance"
+        return "cannot be compared", f"{chance}; {claim.reason}" if claim.reason else chance
+    return ("agrees", "") if holds else ("differs", claim.reason or UNEXPLAINED)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where a check looks in a log."""
+
+    layer: str
+    metric: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    cycle: int | None = None
+
+    def also(self, more: Mapping[str, Any]) -> Asked:
+        """The same with some of it given anew; values in `where` are added."""
+        kept = {"layer": self.layer, "metric": self.metric, "cycle": self.cycle} | dict(more)
+        return Asked(**(kept | {"where": {**self.where, **more.get("where", {})}}))
+
+    def by_seed(self, frame: pd.DataFrame, along: str | None) -> pd.Series[float]:
+        """The metric for each value of a key and each seed; without a key, for each seed."""
+        rows = rows_at(frame, self.where, self.layer, self.metric, self.cycle).assign(all="all")
+        if along is not None and along not in rows:
+            raise UserError(f"the log has no “{along}”", hint=nearest(along, [str(c) for c in frame.columns]))
+        key = along or "all"
+        return rows.astype({key: object}).groupby([key, "seed"], observed=True)["value"].mean()
+
+    def means(self, frame: pd.DataFrame, along: str | None) -> pd.Series[float]:
+        """The mean over runs for each value of a key, in rising order; one value without a key."""
+        means = self.by_seed(frame, along).groupby(level=0, observed=True).mean()
+        return means.sort_index() if all(isinstance(v, float | int) for v in means.index) else means
+
+
+def _shown(values: pd.Series[float]) -> str:
+    words = [f"{value_of('', key).removeprefix(' = ')}: {v:.3f}" for key, v in values.items()]
+    return words[0].partition(": ")[2] if len(words) == 1 else ", ".join(words)
+
+
+Answer = tuple[bool | None, str]  # whether it holds (None: it may be chance), and the numbers
+
+
+def _falls(frame: pd.DataFrame, asked: Asked, x: str, by: float = 0.0, slack: float = 0.0, sign: int = 1) -> Answer:
+    values = asked.means(frame, x)
+    steps = sign * np.diff(values.to_numpy())
+    return bool((steps <= slack).all() and -steps.sum() >= by and steps.sum() < 0), _shown(values)
+
+
+def _rises(frame: pd.DataFrame, asked: Asked, x: str, by: float = 0.0, slack: float = 0.0) -> Answer:
+    return _falls(frame, asked, x, by, slack, sign=-1)
+
+
+def _flat(
+    frame: pd.DataFrame, asked: Asked, x: str, within: float, low: float = -math.inf, high: float = math.inf
+) -> Answer:
+    values = asked.means(frame, x)
+    inside = values[[not isinstance(v, float | int) or low <= v <= high for v in values.index]]
+    return bool(inside.max() - inside.min() <= within), _shown(values)
+
+
+def _sides(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, along: str | None) -> tuple[pd.DataFrame, str]:
+    """The difference of two sides, right − left, at each value of a key that both have: means over runs, by seed."""
+    sides = [asked.also(side) for side in (left, right)]
+    one, other = (side.by_seed(frame, along) for side in sides)
+    difference = (other - one).dropna()
+    if difference.empty:
+        raise UserError("the two sides have nothing in common")
+    rows = difference.rename("value").reset_index()
+    shown = " against ".join(_shown(side.means(frame, along)) for side in sides)
+    return interval(rows, [along or "all"]), shown
+
+
+def _below(
+    frame: pd.DataFrame, asked: Asked, left: Any, right: Any, by: float = 0.0, along: str | None = None
+) -> Answer:
+    found, shown = _sides(frame, asked, left, right, along)
+    if not (found["mean"] > by).all():
+        return False, shown
+    chance = by >= 0 and (found["low"] <= 0).any()  # no interval below three runs: NaN, which is not ≤ 0
+    return (None if chance else True), shown
+
+
+def _alike(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, within: float, along: str | None = None) -> Answer:
+    found, shown = _sides(frame, asked, left, right, along)
+    return bool((found["mean"].abs() <= within).all()), shown
+
+
+def _best(frame: pd.DataFrame, asked: Asked, x: str, low: float = -math.inf, high: float = math.inf) -> Answer:
+    values = asked.means(frame, x)
+    place = values.idxmin() if "error" in asked.metric else values.idxmax()
+    return bool(low <= float(str(place)) <= high), _shown(values)
+
+
+def _between(frame: pd.DataFrame, asked: Asked, low: float = -math.inf, high: float = math.inf) -> Answer:
+    values = asked.means(frame, None)
+    return bool(values.between(low, high).all()), _shown(values)
+
+
+CHECKS: dict[str, Callable[..., Answer]] = {
+    "falls-with": _falls, "rises-with": _rises, "flat-within": _flat, "below": _below, "alike": _alike,
+    "best-at": _best, "between": _between,
+}  # fmt: skip

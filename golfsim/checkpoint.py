@@ -57,7 +57,7 @@ def load(simulation: Simulation, path: Path) -> None:
         raise UserError(f"{path}: the checkpoint of another run: {', '.join(differing)} differ")
     try:
         simulation.restore({key.removeprefix("state/"): value for key, value in arrays.items()})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{path}: does not fit this scenario: {error}") from None
 
 

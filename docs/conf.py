@@ -1,15 +1,12 @@
 """How the pages are built: `sphinx-build -W docs site/html`. Nothing is fetched from the network."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import golfsim
+from golfsim import reference
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-import reference  # noqa: E402 - it lies beside this file
 
 project = "golfsim"
 version = release = golfsim.__version__

@@ -2,7 +2,7 @@
 
 For notebooks::
 
-    scenario = golfsim.Scenario.load("scenarios/quickstart.toml", {"cycles": 50})
+    scenario = golfsim.Scenario.load("quickstart", {"cycles": 50})
     simulation = golfsim.Simulation(scenario)
     for cycle in simulation:
         print(cycle, simulation.layer("learning").age.mean())
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from golfsim.log import load, load_links, load_nodes
     from golfsim.runner import run
     from golfsim.scenario import Scenario
+    from golfsim.sklearn import GossipClassifier
 
 _HOME = {
+    "GossipClassifier": "golfsim.sklearn",
     "Scenario": "golfsim.scenario",
     "Simulation": "golfsim.engine",
     "UserError": "golfsim.errors",
@@ -32,7 +34,10 @@ _HOME = {
     "run": "golfsim.runner",
 }
 
-__all__ = ["Scenario", "Simulation", "UserError", "__version__", "load", "load_links", "load_nodes", "plot", "run"]
+__all__ = [
+    "GossipClassifier", "Scenario", "Simulation", "UserError", "__version__", "load", "load_links", "load_nodes",
+    "plot", "run",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

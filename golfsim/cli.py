@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from golfsim import __version__
+from golfsim import __version__, completion, manual
 from golfsim.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -31,8 +31,18 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+new_app = typer.Typer(help="Begin something of your own, with its test.", no_args_is_help=True)
+app.add_typer(new_app, name="new")
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="a scenario file")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="a scenario file, or the name of a shipped one (golfsim list scenarios)",
+        autocompletion=completion.files,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="for programs")]
 Code = Annotated[
     bool, typer.Option("--allow-code", help="also run protocol files that lie outside the scenario's folder")
 ]
@@ -77,6 +87,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="only list the runs, with an estimate of time and memory")
     ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="with --dry-run: for programs")] = False,
     force: Annotated[bool, typer.Option("--force", help="also make the runs that are there already")] = False,
     checkpoint_every: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="how often a long run saves its state")
@@ -100,7 +111,9 @@ def run(
     if dry_run:
         from golfsim import estimate
 
-        return print(estimate.told(scenario, folder, how))
+        return _tell(estimate.of(scenario, folder, how), json_, estimate.text)
+    if json_:
+        raise UserError("--json belongs to --dry-run", hint="golfsim status DIR --json tells what has become of a run")
     with runner.listening() as interrupt:
         made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
     if interrupt.asked:
@@ -118,13 +131,17 @@ def run(
 @app.command()
 def status(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder of results")],
-    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    json_: Json = False,
 ) -> None:
     """Tell which runs are there, which are under way, which failed and which are missing."""
     from golfsim import standing
 
-    found = standing.of(folder)
-    print(json.dumps(found, indent=2, ensure_ascii=False) if json_ else standing.text(folder, found))
+    _tell(standing.of(folder), json_, lambda found: standing.text(folder, found))
+
+
+def _tell(found: T, as_json: bool, text: Callable[[T], str]) -> None:
+    """Print what was found, for programs or for people."""
+    print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else text(found))
 
 
 @app.command()
@@ -135,7 +152,7 @@ def compare(
     layer: Annotated[str | None, typer.Option(help="only this layer; default: all that have the metric")] = None,
     target: Target = None,
     better: Annotated[str | None, typer.Option(metavar="higher|lower", help="default: known by the metric")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    json_: Json = False,
 ) -> None:
     """Tell which strategy wins, by how much, and whether it could be chance: paired over seeds."""
     from golfsim import compare as comparing
@@ -210,23 +227,45 @@ def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="scenario files")], allow_code: Code = False
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…", help="scenario files, or names of shipped ones", autocompletion=completion.files
+        ),
+    ],
+    json_: Json = False,
+    allow_code: Code = False,
 ) -> None:
     """Check scenario files without running them."""
+    found = []
+    for file in files:
+        found.append(_checked(file, allow_code))
+        if not json_:
+            _print_checked(found[-1])
+    if json_:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    if not all(one["fine"] for one in found):
+        raise typer.Exit(2)
+
+
+def _checked(file: Path, allow_code: bool) -> dict[str, Any]:
+    """Whether a file is fine; if not, all that is wrong with it, and the page of the manual about it."""
     from golfsim import runner, sweep
 
-    failed = 0
-    for file in files:
-        try:
-            scenario = _loaded(file, [], allow_code)
-            with runner.telling(scenario):
-                points = sweep.points(scenario)
-            print(f"{file}: fine" + (f", {len(points)} points" if len(points) > 1 else ""))
-        except UserError as error:
-            failed += 1
-            print(error, file=sys.stderr)
-    if failed:
-        raise typer.Exit(2)
+    try:
+        scenario = _loaded(file, [], allow_code)
+        with runner.telling(scenario):
+            return {"file": str(file), "fine": True, "points": len(sweep.points(scenario))}
+    except UserError as error:
+        problems = getattr(error, "messages", [str(error)])
+        return {"file": str(file), "fine": False, "problems": problems, "help": error.docs}
+
+
+def _print_checked(one: dict[str, Any]) -> None:
+    if one["fine"]:
+        print(f"{one['file']}: fine" + (f", {one['points']} points" if one["points"] > 1 else ""))
+    else:
+        print("\n".join(one["problems"]) + manual.more(one["help"]), file=sys.stderr)
 
 
 @app.command()
@@ -236,6 +275,7 @@ def describe(
         Path | None, typer.Option(help="where the picture goes; default: results/ and the file's name")
     ] = None,
     allow_code: Code = False,
+    json_: Json = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Tell and draw who will hold what and who will be online when, before anything runs."""
@@ -246,6 +286,8 @@ def describe(
     folder = out or Path("results") / file.stem
     with runner.telling(scenario):
         found = describing.describe(scenario)
+    if json_:
+        return print(json.dumps(describing.figures(found), ensure_ascii=False))
     print(describing.text(found))
     runner.prepare(folder)
     describing.save(found, folder / "describe.png")
@@ -328,28 +370,42 @@ def _writing(path: Path) -> Iterator[None]:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of scenario files."""
-    from golfsim import explain
+    """Print the JSON schema of scenario files: editors read it from the file that their `#:schema` line names."""
+    from golfsim import scaffold
 
-    print(json.dumps(explain.schema(), indent=2, ensure_ascii=False))
+    print(scaffold.schema_text(), end="")
 
 
 @app.command(name="list")
 def list_(
-    topic: Annotated[str | None, typer.Argument(help="what to list; without it, the topics")] = None,
-    name: Annotated[str | None, typer.Argument(help="only this one")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(help="what to list; without it, the topics", autocompletion=completion.topics)
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="only this one",
+            autocompletion=lambda ctx, incomplete: completion.named(ctx.params.get("topic"), incomplete),
+        ),
+    ] = None,
+    json_: Json = False,
 ) -> None:
     """Explain what there is to choose from, with its settings."""
+    entries = _listed(topic, name)
+    print(json.dumps(entries, indent=2, ensure_ascii=False)) if json_ else _print_entries(entries)
+
+
+def _listed(topic: str | None, name: str | None) -> list[dict[str, Any]]:
     from golfsim import explain
 
     if topic is None:
-        return _print_entries(explain.topics())
+        return explain.topics()
     if topic not in explain.TOPICS:
         raise UserError(f"there is no list of “{topic}”", hint=nearest(topic, explain.TOPICS))
     entries = {entry["name"]: entry for entry in explain.TOPICS[topic]()}
     if name is not None and name not in entries:
         raise UserError(f"“{name}” is not among the {topic}", hint=nearest(name, entries))
-    _print_entries([entry for entry in entries.values() if name in (None, entry["name"])])
+    return [entry for entry in entries.values() if name in (None, entry["name"])]
 
 
 def _print_entries(entries: list[dict[str, Any]]) -> None:
@@ -381,7 +437,11 @@ def _type_of(setting: dict[str, Any]) -> str:
 
 
 @data_app.command()
-def fetch(name: Annotated[str, typer.Argument(help="a data set that is not bundled, e.g. mnist")]) -> None:
+def fetch(
+    name: Annotated[
+        str, typer.Argument(help="a data set that is not bundled, e.g. mnist", autocompletion=completion.sets)
+    ],
+) -> None:
     """Download a data set into the cache: checked, and resumed where it stopped."""
     from golfsim import fetch as fetching
     from golfsim import progress
@@ -391,13 +451,62 @@ def fetch(name: Annotated[str, typer.Argument(help="a data set that is not bundl
     print(f"{name} is in {path}")
 
 
+Into = Annotated[Path, typer.Option(metavar="DIR", help="the folder to write to")]
+
+
+@new_app.command(name="protocol")
+def new_protocol(
+    name: Annotated[str, typer.Argument(help="what it is called, e.g. push_sum")], into: Into = Path()
+) -> None:
+    """Write a small working protocol, a scenario that uses it, and its test."""
+    _write_new("protocol", name, into)
+    print(f"next: golfsim run {into / name}.toml; then change {into / name}.py (golfsim help protocols)")
+
+
+@new_app.command(name="scenario")
+def new_scenario(
+    name: Annotated[str, typer.Argument(help="what it is called, e.g. my_study")], into: Into = Path()
+) -> None:
+    """Write a small working scenario and its test."""
+    _write_new("scenario", name, into)
+    print(f"next: golfsim run {into / name}.toml; then change it (golfsim help scenarios)")
+
+
+def _write_new(kind: str, name: str, folder: Path) -> None:
+    from golfsim import scaffold
+
+    with _writing(folder):
+        written = scaffold.new(kind, name, folder)
+    print("written: " + ", ".join(str(path) for path in written))
+    print(f"test it: pytest {folder / f'test_{name}.py'}")
+
+
+@app.command(name="help")
+def help_(
+    page: Annotated[
+        str | None, typer.Argument(help="a page; without it, all pages", autocompletion=completion.pages)
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Show a page of the manual that comes with golfsim."""
+    if page is None:
+        return print(json.dumps(manual.titles(), ensure_ascii=False)) if json_ else _print_entries(manual.titles())
+    text = manual.text_of(page)
+    if json_ or not sys.stdout.isatty():
+        return print(json.dumps({"page": page, "text": text}, ensure_ascii=False) if json_ else text, end="")
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
 @app.command()
 def bench(
     sections: Annotated[
         list[str] | None,
         typer.Argument(metavar="[SECTION]…", help="what to measure; default: all but growth and large"),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    json_: Json = False,
 ) -> None:
     """Measure the speed of this machine: node-cycles a second, and as a ratio to bare loops and to a memory copy."""
     from golfsim import bench as benchmark
@@ -419,7 +528,7 @@ def main() -> None:
     try:
         app(prog_name="golfsim")
     except UserError as error:
-        _fail(f"{'' if error.placed else 'golfsim: '}{error}")
+        _fail(f"{'' if error.placed else 'golfsim: '}{error}{manual.more(error.docs)}")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -427,7 +536,7 @@ def main() -> None:
 
         if runner.in_users_code(error) is None:
             raise
-        _fail(runner.explained(error))
+        _fail(f"{runner.explained(error)}{manual.more('protocols')}")
 
 
 def _fail(message: str) -> NoReturn:

@@ -74,7 +74,7 @@ def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        raise UserError("a cluster needs Dask", hint='pip install "golfsim[cluster]"') from None
+        raise UserError("a cluster needs Dask", hint='pip install "golfsim[cluster]"', docs="cluster") from None
     try:
         if address == "local":
             with _deaf():
@@ -87,7 +87,7 @@ def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
         client = Client(cluster, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
         hint = "give the address that dask-scheduler prints, e.g. --scheduler tcp://node1:8786"
-        raise UserError(f"no Dask scheduler answers at {address}: {error}", hint=hint) from None
+        raise UserError(f"no Dask scheduler answers at {address}: {error}", hint=hint, docs="cluster") from None
     try:
         yield client
     finally:

@@ -178,7 +178,8 @@ def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], a
     pairs = [pair for b in blocks for pair in _pairs(curves, strategies, [b], b)]
     overall = _pairs(curves, strategies, blocks, ALL) if len(blocks) > 1 else []
     if not pairs:
-        raise UserError("no two strategies have a run with the same seed", hint="run them with the same `seed`")
+        hint = "run them with the same `seed`"
+        raise UserError("no two strategies have a run with the same seed", hint=hint, docs="reports")
     finals = [final for block in blocks for final in _finals(curves, block, strategies)]
     return Comparison(
         **asdict(asked), strategies=tuple(strategies), blocks=tuple(blocks), block_keys=keys, finals=tuple(finals),

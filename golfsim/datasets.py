@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import readers
-from golfsim.errors import UserError
+from golfsim.errors import UserError, nearest
 from golfsim.fetch import Card, cache_folder, card_of, cards, complete, data_folder, folder_of, sha256
 from golfsim.generate import FEATURES, GENERATORS
 from golfsim.memory import available, readable
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["Card", "Dataset", "cards", "load"]
 
 Rows = NDArray[np.int64]
-Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+Floats = NDArray[np.float64]
+Bounds = tuple[Floats, Floats]
+Step = Callable[[Floats], Floats]  # of a scaling; a module's own function or made of one, so that it can be pickled
 DRAWN_BYTES = 12  # of each feature of a generated record: as drawn, and as scaled
 CHUNK = 4096  # records that are scaled at a time
 BIAS = "1"  # the name of the feature that is always 1
@@ -52,6 +54,7 @@ class Dataset:
     columns: Mapping[str, NDArray[Any]]
     test_columns: Mapping[str, NDArray[Any]]
     note: str = ""  # what every picture of it has to say
+    steps: tuple[Step, ...] = ()  # of the scaling
 
 
 def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
@@ -89,6 +92,7 @@ def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
         columns={name: values[train] for name, values in raw.columns.items()},
         test_columns={name: values[test] for name, values in test_columns.items()},
         note=card.note if card else "",
+        steps=tuple(steps),
     )
 
 
@@ -231,7 +235,7 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int]:
     return _drawn(card.name, records, seed), held_out
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=64)  # seeds: the points of a sweep share them
 def _drawn(name: str, records: int, seed: int) -> Raw:
     """Points of a generated set; kept, since runs that share a seed share the points."""
     card = card_of(name)
@@ -449,8 +453,6 @@ def _per_class(order: Rows, y: NDArray[np.int32], number: int) -> Rows:
 
 # Scaling
 
-Step = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-
 
 def _steps(config: DataConfig, card: Card | None, raw: Raw, train: Rows) -> list[Step]:
     steps: list[Step] = []
@@ -460,22 +462,41 @@ def _steps(config: DataConfig, card: Card | None, raw: Raw, train: Rows) -> list
             continue
         if "bias" in config.scale[:position]:
             raise UserError("minmax would make the bias 0", key="data.scale", hint="put bias after minmax")
-        if config.bounds == "public" and position:
+        if config.bounds != "train" and position:
             raise UserError(
                 "public bounds are those of the features as they come", key="data.scale", hint="put minmax first"
             )
-        steps.append(_minmax(_public(card, raw) if config.bounds == "public" else _seen(raw.x, train, steps)))
+        seen = config.bounds == "train"
+        steps.append(_minmax(_seen(raw.x, train, steps) if seen else _public(card, raw, config.stated_bounds)))
     return steps
 
 
-def _public(card: Card | None, raw: Raw) -> Bounds:
+def _public(card: Card | None, raw: Raw, stated: Mapping[str, tuple[float, float]]) -> Bounds:
+    """The bounds of each feature: as the scenario states them, or else as the card does."""
+    if stated:
+        _check_stated(stated, raw.features)
+        return _by_feature(stated, raw.features)
     if card is None or not card.bounds:
         whose = f"“{card.name}”" if card else "a file of your own"
-        hint = 'bounds = "train" takes them from the training records, which is not private'
+        hint = 'state them: bounds = [0, 1]; bounds = "train" looks at the training records, which is not private'
         raise UserError(f"{whose} has no public bounds for minmax", key="data.bounds", hint=hint)
-    pairs = [card.bounds.get(name, card.bounds.get("default")) for name in raw.features]
+    return _by_feature(card.bounds, raw.features)
+
+
+def _by_feature(bounds: Mapping[str, tuple[float, float]], features: tuple[str, ...]) -> Bounds:
+    pairs = [bounds.get(name, bounds.get("default")) for name in features]
     low, high = np.array(pairs, dtype=np.float64).T
     return low, high
+
+
+def _check_stated(stated: Mapping[str, tuple[float, float]], features: tuple[str, ...]) -> None:
+    unknown = [name for name in stated if name not in (*features, "default")]
+    if unknown:
+        raise UserError(f"there is no feature “{unknown[0]}”", key="data.bounds", hint=nearest(unknown[0], features))
+    missing = [name for name in features if name not in stated]
+    if missing and "default" not in stated:
+        what = f"there are none for the feature “{missing[0]}”"
+        raise UserError(what, key="data.bounds", hint="default = [low, high] is for all that are not named")
 
 
 def _seen(x: NDArray[Any], train: Rows, steps: list[Step]) -> Bounds:
@@ -487,15 +508,15 @@ def _seen(x: NDArray[Any], train: Rows, steps: list[Step]) -> Bounds:
     return low, high
 
 
-def _scaled(x: NDArray[Any], rows: Rows, steps: list[Step]) -> NDArray[np.float32]:
-    width = x.shape[1] + steps.count(_with_bias)
+def _scaled(x: NDArray[Any], rows: Rows, steps: Sequence[Step]) -> NDArray[np.float32]:
+    width = x.shape[1] + sum(step is _with_bias for step in steps)
     out = np.empty((len(rows), width), dtype=np.float32)
     for place, part in _in_chunks(x, rows, steps):
         out[place] = part
     return out
 
 
-def _in_chunks(x: NDArray[Any], rows: Rows, steps: list[Step]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+def _in_chunks(x: NDArray[Any], rows: Rows, steps: Sequence[Step]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
     for start in range(0, len(rows), CHUNK):
         place = slice(start, min(start + CHUNK, len(rows)))
         part = x[rows[place]].astype(np.float64)
@@ -507,8 +528,11 @@ def _in_chunks(x: NDArray[Any], rows: Rows, steps: list[Step]) -> Iterator[tuple
 def _minmax(bounds: Bounds) -> Step:
     """Each feature from its bounds to [0, 1]; what lies outside, also of test records, is clipped; constants are 0."""
     low, high = bounds
-    width = np.where(high > low, high - low, np.inf)
-    return lambda x: np.clip((x - low) / width, 0, 1)
+    return functools.partial(_to_unit, low, np.where(high > low, high - low, np.inf))
+
+
+def _to_unit(low: Floats, width: Floats, x: Floats) -> Floats:
+    return np.clip((x - low) / width, 0, 1)
 
 
 def _with_bias(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -519,13 +543,26 @@ def _divided(x: NDArray[np.float64], length: NDArray[np.float64]) -> NDArray[np.
     return x / np.where(length > 0, length, 1)[:, None]
 
 
-_LENGTHS: dict[str, Step] = {
-    "l1": lambda x: _divided(x, np.abs(x).sum(axis=1)),
-    "l2": lambda x: _divided(x, np.linalg.norm(x, axis=1)),
-    "clip-l2": lambda x: _divided(x, np.maximum(np.linalg.norm(x, axis=1), 1)),
-}
+def _l1(x: Floats) -> Floats:
+    return _divided(x, np.abs(x).sum(axis=1))
+
+
+def _l2(x: Floats) -> Floats:
+    return _divided(x, np.linalg.norm(x, axis=1))
+
+
+def _clip_l2(x: Floats) -> Floats:
+    return _divided(x, np.maximum(np.linalg.norm(x, axis=1), 1))
+
+
+_LENGTHS: dict[str, Step] = {"l1": _l1, "l2": _l2, "clip-l2": _clip_l2}
 
 
 def to_length(x: NDArray[np.float32], config: DataConfig) -> NDArray[np.float32]:
     """Records that were changed after scaling, brought to the length that `[data]` asks for again."""
-    return _scaled(x, np.arange(len(x)), [_LENGTHS[name] for name in config.scale if name in _LENGTHS])
+    return scaled(x, [_LENGTHS[name] for name in config.scale if name in _LENGTHS])
+
+
+def scaled(x: NDArray[Any], steps: Sequence[Step]) -> NDArray[np.float32]:
+    """All of some records after the steps of a scaling, e.g. new ones as those that a model was learned from."""
+    return _scaled(x, np.arange(len(x)), steps)

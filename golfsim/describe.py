@@ -48,6 +48,18 @@ def describe(scenario: Scenario) -> Description:
     return Description(world.nodes, classes, counts, np.array(online), np.array(came), simulation.log.note)
 
 
+def figures(found: Description) -> dict[str, Any]:
+    """The figures for programs."""
+    return {
+        "nodes": found.nodes,
+        "records": found.counts.sum(axis=1).tolist(),
+        "classes": dict(zip(found.classes, found.counts.sum(axis=0).tolist(), strict=True)),
+        "online": found.online.tolist(),
+        "came": found.came.tolist(),
+        "note": found.note,
+    }
+
+
 def text(found: Description) -> str:
     """The figures as a few lines."""
     lines = [f"{found.nodes} nodes"]

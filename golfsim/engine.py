@@ -56,6 +56,7 @@ class Simulation:
         self.layers = scenario.stack(self.seed, self.raw)
         self.data_digest = data.digest if data else ""
         self.features = data.features if data else ()
+        self.scaling = data.steps if data else ()
         test = TestSet(data.test_x, data.test_y, len(data.classes)) if data else None
         self.observer = Observer(scenario.observe, self.seed, scenario.cycles, test, self.raw)
         self.log = Log(run, self.seed, data.note if data else "")

@@ -11,16 +11,17 @@ class UserError(Exception):
     """A mistake of the user's: what it is, which key it stands at, and what to do about it.
 
     `key` is the path of the scenario key at fault (``data.file``, ``learning.peers``); whoever knows the file adds
-    its name and line, and sets `placed`.
+    its name and line, and sets `placed`. `docs` is the page of the manual that explains it (`golfsim help`).
     """
 
     placed = False
 
-    def __init__(self, what: str, *, key: str | None = None, hint: str | None = None) -> None:
+    def __init__(self, what: str, *, key: str | None = None, hint: str | None = None, docs: str | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.key = key
         self.hint = hint
+        self.docs = docs
 
     def __str__(self) -> str:
         where = f"{self.key}: " if self.key else ""

@@ -8,6 +8,7 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from golfsim import need, runner, sweep
 from golfsim.batch import How, to_do
@@ -23,48 +24,77 @@ from golfsim.workers import python
 TRIAL_SECONDS = 3.0
 
 
-def told(scenario: Scenario, out: Path, how: How) -> str:
+def of(scenario: Scenario, out: Path, how: How) -> dict[str, Any]:
     """The runs that a scenario asks for, and what those that are missing will cost."""
     with runner.telling(scenario):
         runs = plan(sweep.points(scenario))
     there = {} if how.force else Store(out).whole(runs)
     tasks = to_do(runs, there, out, how)
-    lines = [f"{len(runs)} runs, {len(runs) - len(tasks)} of them are there already"]
-    return "\n".join([*lines, *_points(runs, set(there)), *(_cost(tasks, how) if tasks else ())])
+    found = {"runs": len(runs), "there": len(runs) - len(tasks), "points": _points(runs, set(there))}
+    return found | ({"cost": _cost(tasks, how)} if tasks else {})
 
 
-def _points(runs: list[Planned], there: set[str]) -> list[str]:
-    """A line for each point: its values, its seeds, and how many runs of it are there."""
+def text(found: dict[str, Any]) -> str:
+    """The same for people."""
+    lines = [f"{found['runs']} runs, {found['there']} of them are there already"]
+    for point in found["points"]:
+        seeds = " to ".join(map(str, dict.fromkeys((point["seeds"][0], point["seeds"][-1]))))
+        done = f" ({point['there']} there)" if point["there"] else ""
+        lines.append(f"  {_words(point['values']) or 'one point'}: seed {seeds}{done}")
+    return "\n".join([*lines, *_cost_in_words(found["cost"])] if "cost" in found else lines)
+
+
+def _words(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
+
+
+def _points(runs: list[Planned], there: set[str]) -> list[dict[str, Any]]:
+    """For each point: its values, its seeds, and how many runs of it are there."""
     found: dict[str, list[Planned]] = {}
     for planned in runs:
         found.setdefault(json.dumps(planned.point.values, ensure_ascii=False), []).append(planned)
-    lines = []
-    for members in found.values():
-        words = ", ".join(f"{key} = {value}" for key, value in members[0].point.values.items()) or "one point"
-        done = sum(planned.hash in there for planned in members)
-        seeds = f"seed {members[0].seed}" + (f" to {members[-1].seed}" if len(members) > 1 else "")
-        lines.append(f"  {words}: {seeds}" + (f" ({done} there)" if done else ""))
-    return lines
+    return [
+        {
+            "values": members[0].point.values,
+            "seeds": [planned.seed for planned in members],
+            "there": sum(planned.hash in there for planned in members),
+        }
+        for members in found.values()
+    ]
 
 
-def _cost(tasks: list[Task], how: How) -> list[str]:
+def _cost(tasks: list[Task], how: How) -> dict[str, Any]:
     most = need.predicted(need.largest(tasks).point.scenario, how.shares(len(tasks))[1], how.paranoid)
     if most is not None and most > available():
-        return [f"{need.too_large(most).what}: it would be refused"]
+        return {"refused": need.too_large(most).what}
     sizes = {id(task.point): Size.of(task.point.scenario).work for task in tasks}
     largest = max(tasks, key=lambda task: sizes[id(task.point)] * task.point.scenario.cycles)
     setup, a_cycle, memory = try_out(largest)
     unit = sizes[id(largest.point)]
     work = sum((setup + a_cycle * t.point.scenario.cycles) * sizes[id(t.point)] / unit for t in tasks)
     workers, threads = how.shares(len(tasks))
-    words = ", ".join(f"{key} = {value}" for key, value in largest.point.values.items())
+    return {
+        "seconds": work / workers,
+        "workers": workers,
+        "threads": threads,
+        "memory": memory,
+        "available": available(),
+        "judged_by": largest.point.values,
+    }
+
+
+def _cost_in_words(cost: dict[str, Any]) -> list[str]:
+    if "refused" in cost:
+        return [f"{cost['refused']}: it would be refused"]
+    workers, memory, there = cost["workers"], cost["memory"], cost["available"]
+    words = _words(cost["judged_by"])
     lines = [
-        f"about {timedelta(seconds=round(work / workers) or 1)} with {workers} workers of {threads} threads and "
-        f"{readable(memory)} of memory each, judged by a trial of the largest run{': ' + words if words else ''}"
+        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {workers} workers of {cost['threads']} threads "
+        f"and {readable(memory)} of memory each, judged by a trial of the largest run{': ' + words if words else ''}"
     ]
-    if workers * memory > available():
-        fitting = max(1, available() // memory)
-        lines.append(f"only {readable(available())} of memory are available: take --workers {fitting}")
+    if workers * memory > there:
+        fitting = max(1, there // memory)
+        lines.append(f"only {readable(there)} of memory are available: take --workers {fitting}")
     return lines
 
 

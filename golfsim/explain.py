@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import UnionType
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from golfsim import adversary, churn, placement, protocol, settings, transport
+from golfsim.places import shipped_scenarios
 from golfsim.problems import models_in
 from golfsim.scenario import Scenario
 
@@ -155,6 +157,12 @@ def sizes() -> list[Entry]:
     return kinds(placement.Sizes)
 
 
+def scenarios() -> list[Entry]:
+    """The scenarios that come with golfsim; run one by its name."""
+    told = {name: tomllib.loads(path.read_text(encoding="utf-8")) for name, path in shipped_scenarios().items()}
+    return [{"name": name, "about": table["name"], "settings": []} for name, table in told.items()]
+
+
 TOPICS: dict[str, Callable[[], list[Entry]]] = {
     "protocols": protocols,
     "datasets": datasets,
@@ -163,6 +171,7 @@ TOPICS: dict[str, Callable[[], list[Entry]]] = {
     "splits": splits,
     "sizes": sizes,
     "settings": tables,
+    "scenarios": scenarios,
 }
 
 

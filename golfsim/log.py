@@ -197,7 +197,7 @@ def _without(name: str) -> UserError:
 def _all_pieces(paths: tuple[str | Path, ...], unfinished: bool) -> list[Piece]:
     pieces = [piece for path in map(Path, paths) for piece in pieces_of(path, unfinished)]
     if not pieces:
-        raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart")
+        raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart", docs="reports")
     return pieces
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from golfsim.errors import UserError, closest, nearest
+from golfsim.manual import GENERAL
 from golfsim.toml_lines import Path
 
 EXPECTED = {
@@ -66,8 +67,8 @@ class ScenarioError(UserError):
 
     placed = True
 
-    def __init__(self, messages: list[str]) -> None:
-        super().__init__("\n".join(messages))
+    def __init__(self, messages: list[str], docs: str = GENERAL) -> None:
+        super().__init__("\n".join(messages), docs=docs)
         self.messages = messages
 
 

@@ -19,6 +19,10 @@ REFRESHES_A_SECOND = 10
 Told = Callable[[str, int, int | None], None]
 
 
+COMPILING = 30.0  # seconds: until then little of a run says nothing about the time that the rest will take
+LITTLE = 0.05
+
+
 class Progress:
     """Is told about each run and its cycles; also keeps count of them."""
 
@@ -62,9 +66,10 @@ class Progress:
         over = self.done + self.failed
         share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
         new = over - self.there + share - sum(self._earlier.values())
-        if new < 1e-3:
+        passed = time.monotonic() - self._begun
+        if new < (LITTLE if passed < COMPILING else 1e-3):
             return ""
-        seconds = (time.monotonic() - self._begun) * max(self.runs - over - share, 0) / new
+        seconds = passed * max(self.runs - over - share, 0) / new
         return f"{timedelta(seconds=round(seconds))} left"
 
 

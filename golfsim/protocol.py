@@ -170,10 +170,7 @@ def code_file(use: str, folder: Path) -> Path | None:
 
 
 def _from_file(use: str, folder: Path, allow_code: bool) -> type[Protocol[Any]]:
-    try:
-        path, name = code_file(use, folder), use.rpartition(":")[2]
-    except (OSError, ValueError) as error:  # no file system could have that name
-        raise UserError(f"there is no such file: {error}", key="use") from None
+    path, name = code_file(use, folder), use.rpartition(":")[2]
     assert path is not None
     if not (allow_code or path.is_relative_to(folder.resolve())):
         raise UserError(

@@ -125,6 +125,7 @@ def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm"
             f"“{records.name}” is published already: more noise protects nobody",
             key=f"{layer}.records",
             hint='protect "raw", or learn from the published records without noise',
+            docs="privacy",
         )
     length = longest(records, norm)
     if length > 1 + ROUNDING / 2:
@@ -132,6 +133,7 @@ def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm"
             f"the longest record has {norm.upper()} length {length:.6g}; the guarantee needs at most 1",
             key=f"{layer}.{key}",
             hint=f'add "{norm}" to scale in [data]',
+            docs="privacy",
         )
 
 

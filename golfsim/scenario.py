@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -13,13 +13,18 @@ from golfsim.churn import ChurnConfig
 from golfsim.condition import Condition
 from golfsim.errors import UserError, nearest
 from golfsim.placement import NodesConfig
-from golfsim.places import is_file
+from golfsim.places import is_file, scenario_file
 from golfsim.problems import Neighbours, Problem, ScenarioError, explain, shown
 from golfsim.protocol import Protocol, code_file, find
 from golfsim.records import Raw
 from golfsim.settings import DataConfig, ObserveConfig, PlotConfig, Settings, StopConfig
 from golfsim.source import Changes, Source
 from golfsim.transport import TransportConfig
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from golfsim.given import Records
 
 Layers = dict[str, Protocol[Any]]
 
@@ -56,16 +61,35 @@ class Scenario(Settings):
     def load(cls, file: str | Path, changes: Changes = (), *, allow_code: bool = False) -> Scenario:
         """Read and check a file, with changes by path: ``{"learning.learner": "logistic"}`` or ``["cycles=50"]``.
 
-        Protocol files that it names are run: those in its own folder, and with `allow_code` all others, too.
+        The bare name of a scenario that comes with golfsim (`golfsim list scenarios`) will do as well. Protocol files
+        that it names are run: those in its own folder, and with `allow_code` all others, too.
         """
         try:
-            return cls._checked(Source.read(Path(file), cls.model_fields, allow_code), changes)
+            return cls._checked(Source.read(scenario_file(file), cls.model_fields, allow_code), changes)
         except RecursionError:
             raise ScenarioError([f"{file}: lists or tables are nested too deeply"]) from None
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any], folder: str | Path = ".") -> Scenario:
-        """Check a scenario given as nested dictionaries, as `tomllib` would read it."""
+    def of(
+        cls,
+        tree: Mapping[str, Any],
+        folder: str | Path = ".",
+        *,
+        data: Records | None = None,
+        test_data: Records | None = None,
+        label: str | None = None,
+        graphs: Mapping[str, nx.Graph] | None = None,
+    ) -> Scenario:
+        """Check a scenario given as nested dictionaries, as `tomllib` would read it.
+
+        `data` is a DataFrame, with the name of its label column (default: the last one), or a pair of features and
+        labels; `test_data` are further records of the same form, else `test` in `[data]` says how many are held out.
+        `graphs` are networkx graphs for static overlays, by the layer's name. All of this is kept in the cache.
+        """
+        if data is not None or test_data is not None or label is not None or graphs:
+            from golfsim import given
+
+            tree = given.tree_with(tree, data, test_data, label, graphs or {})
         return cls._checked(Source("scenario", Path(folder).absolute(), dict(tree), {}, tuple(cls.model_fields)), ())
 
     def packed(self) -> str:
@@ -117,7 +141,8 @@ class Scenario(Settings):
         """An error found while running, with the file and line of its key."""
         if isinstance(error, ScenarioError) or error.key is None:
             return error
-        return self._source.complain([Problem(self._source.resolve(error.key), error.what, error.hint or "")])
+        problem = Problem(self._source.resolve(error.key), error.what, error.hint or "")
+        return self._source.complain([problem], error.docs)
 
     def stack(self, seed: int, raw: Raw | None) -> Layers:
         """The layers of a run by name, lowest first, not yet set up; `raw` is the layer of the nodes' own records."""

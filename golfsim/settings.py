@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Interval = tuple[float, float]
 MOST_DRAWN = 500  # nodes of a network of which a drawing still shows anything
 
 
@@ -46,8 +47,10 @@ class DataConfig(Settings):
         description="steps in order: features to [0, 1]; records to L1 or L2 length 1, or clipped to L2 length 1; "
         "“bias” appends a feature that is always 1",
     )
-    bounds: Literal["public", "train"] = Field(
-        "public", description="where min-max takes its bounds: the card (values clipped), or the training set"
+    bounds: Literal["public", "train"] | Interval | dict[str, Interval] = Field(
+        "public",
+        description="where min-max takes its bounds: the card (values clipped), or the training set; or bounds that "
+        "you know without looking at the records: [low, high], or a table of them by feature, “default” for the others",
     )
 
     @model_validator(mode="after")
@@ -55,6 +58,20 @@ class DataConfig(Settings):
         if (self.set is None) == (self.file is None):
             raise ValueError("expected either “set” or “file”")
         return self
+
+    @model_validator(mode="after")
+    def _rising_bounds(self) -> DataConfig:
+        for name, (low, high) in self.stated_bounds.items():
+            if low >= high:
+                raise ValueError(f"bounds: expected a larger upper than lower bound for {name}; got {low:g}, {high:g}")
+        return self
+
+    @property
+    def stated_bounds(self) -> dict[str, Interval]:
+        """The bounds that the scenario itself states, by feature, “default” for the others."""
+        if isinstance(self.bounds, tuple):
+            return {"default": self.bounds}
+        return self.bounds if isinstance(self.bounds, dict) else {}
 
     @model_validator(mode="after")
     def _one_way_to_test(self) -> DataConfig:

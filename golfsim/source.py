@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from golfsim.errors import UserError, nearest
+from golfsim.manual import page_for
+from golfsim.places import shipped_scenarios
 from golfsim.problems import Problem, ScenarioError, lists, shown, tuples
 from golfsim.toml_lines import Path as KeyPath
 from golfsim.toml_lines import key_lines, leaves, line_of
@@ -115,11 +117,11 @@ class Source:
             if isinstance(value, int) and not -(2**63) <= value < 2**63
         ]
 
-    def complain(self, found: list[Problem]) -> ScenarioError:
-        """One message for each problem, in the order of the file."""
+    def complain(self, found: list[Problem], docs: str | None = None) -> ScenarioError:
+        """One message for each problem, in the order of the file; `docs`: the page of the manual about them."""
         placed = [Problem(self._in_tree(problem.path), problem.what, problem.hint) for problem in found]
         ordered = sorted(dict.fromkeys(placed), key=lambda problem: line_of(self.lines, problem.path) or 0)
-        return ScenarioError([self._message(problem) for problem in ordered])
+        return ScenarioError([self._message(problem) for problem in ordered], docs or page_for(ordered[0].path))
 
     def _message(self, problem: Problem) -> str:
         changes = [text for path, text in self.origin.items() if problem.path[: len(path)] == path]
@@ -147,7 +149,10 @@ def _text_of(path: Path) -> str:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise ScenarioError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
+        own = [file.name for file in [path.with_name(f"{path.name}.toml")] if file.is_file()]
+        hint = "" if path.suffix else nearest(path.name, own or shipped_scenarios())
+        what = UserError(str(getattr(error, "strerror", None) or error), hint=hint)
+        raise ScenarioError([f"{path}: {what}"]) from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -18,7 +18,7 @@ def of(folder: Path) -> dict[str, Any]:
     roots = [file.parent for file in sorted(folder.rglob(INDEX))]
     if not roots:
         what = "no results of golfsim here" if folder.exists() else "there is no such folder"
-        raise UserError(f"{folder}: {what}", hint="name the folder that golfsim run printed")
+        raise UserError(f"{folder}: {what}", hint="name the folder that golfsim run printed", docs="sweeps")
     points: dict[str, Counter[str]] = {}
     failures, older = [], 0
     for root in roots:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numba.extending import overload
@@ -100,28 +100,40 @@ def lay(views, row, pair, side, barred, after=0):
     pair.peers[side, pair.peers.shape[1] - 1] = np.int32(barred)
 
 
-def is_among(pair, side, first, peer):
+@inlined
+def among_32(pair, side, first, peer):
+    """`is_among` in 32 lanes."""
+    counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 31)
+    return equal_32(pair.peers, side, peer) & counted != 0
+
+
+@inlined
+def among_64(pair, side, first, peer):
+    """`is_among` in 64 lanes."""
+    counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 63)
+    return equal_64(pair.peers, side, peer) & counted != 0
+
+
+@inlined
+def among_any(pair, side, first, peer):
+    """`is_among` one by one."""
+    found = peer == pair.peers[side, pair.peers.shape[1] - 1]
+    for k in range(first):
+        found |= pair.peers[side, k] == peer
+    return found
+
+
+AMONG = {Narrow: among_32, Wide: among_64, Pair: among_any}
+
+
+def is_among(pair: Any, side: int, first: int, peer: int) -> Any:
     """Whether a peer is among the first so many of one side, or barred."""
-    return peer in pair.peers[side, :first] or peer == pair.peers[side, -1]
+    return AMONG[type(pair)](pair, side, first, peer)
 
 
 @overload(is_among, jit_options={"_nrt": False, "forceinline": True})
-def _is_among(pair, side, first, peer):
-    def narrow(pair, side, first, peer):
-        counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 31)
-        return equal_32(pair.peers, side, peer) & counted != 0
-
-    def wide(pair, side, first, peer):
-        counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 63)
-        return equal_64(pair.peers, side, peer) & counted != 0
-
-    def long(pair, side, first, peer):
-        found = peer == pair.peers[side, pair.peers.shape[1] - 1]
-        for k in range(first):
-            found |= pair.peers[side, k] == peer
-        return found
-
-    return {Narrow: narrow, Wide: wide}.get(pair.instance_class, long)
+def _compiled_is_among(pair, side, first, peer):
+    return AMONG[pair.instance_class].py_func
 
 
 @inlined

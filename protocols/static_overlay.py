@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,9 @@ class StaticOverlayConfig(LayerConfig):
     )
     arguments: dict[str, Any] = Field({}, description="the generator's other arguments, e.g. { d = 20 }")
     file: str | None = Field(
-        None, description="an edge list: two node numbers a line, relative to the scenario file; # begins a comment"
+        None,
+        description="an edge list: two node numbers a line, # begins a comment; or an adjacency matrix as scipy.sparse "
+        "saves it (.npz); relative to the scenario file",
     )
     neighbours: int | None = Field(None, ge=1, description="k-out: so many random neighbours for each node")
     directed: bool = Field(False, description="read the edges of `file` as directed")
@@ -129,6 +132,8 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         return edges if directed else np.vstack([edges, edges[:, ::-1]])
 
     def _read(self, path: Path, nodes: int) -> NDArray[np.int64]:
+        if path.suffix == ".npz":
+            return self._read_matrix(path, nodes)
         try:
             with path.open(encoding="utf-8") as lines, warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # an empty file is a graph without edges
@@ -141,6 +146,19 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             bad = edges.min() if edges.min() < 0 else edges.max()
             raise self._wrong("file", f"{path}: there is no node {bad}: the network has nodes 0 … {nodes - 1}")
         return edges
+
+    def _read_matrix(self, path: Path, nodes: int) -> NDArray[np.int64]:
+        from scipy.sparse import load_npz
+
+        try:
+            matrix: Any = load_npz(path)
+            matrix = matrix.tocoo()
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise self._wrong("file", f"{path}: not a matrix that scipy.sparse has saved: {error}") from None
+        if matrix.shape != (nodes, nodes):
+            size = " × ".join(map(str, matrix.shape))
+            raise self._wrong("file", f"{path}: the matrix is {size}, the network has {nodes} nodes")
+        return np.column_stack([matrix.row, matrix.col]).astype(np.int64)
 
     def _generate(self, nodes: int) -> tuple[NDArray[np.int64], bool]:
         import networkx as nx

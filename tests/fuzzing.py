@@ -26,7 +26,7 @@ NASTY = [
     [{"name": "peers"}],
 ]  # fmt: skip
 
-nasty = st.sampled_from(NASTY).map(copy.deepcopy) | st.integers() | st.floats() | st.text(max_size=20)
+nasty = st.sampled_from(NASTY).map(copy.deepcopy) | st.integers(-1000, 1000) | st.floats() | st.text(max_size=20)
 
 
 def thorough(few):
@@ -123,10 +123,12 @@ def outcome_of(action):
 
 
 def tried(scenario):
-    """Set up the first points of a scenario and run some cycles, as `golfsim run` does."""
+    """Set up the first points of a scenario and run some cycles, as `golfsim run` does; returns how many."""
     with runner.telling(scenario):
-        for point in sweep.points(scenario)[:2]:
+        points = sweep.points(scenario)[:2]
+        for point in points:
             cli._run_to(point.scenario.change({"cycles": min(scenario.cycles, CYCLES)}), CYCLES, lambda run: None)
+    return len(points)
 
 
 def built(scenario):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from golfsim import datasets, fetch
-from golfsim.datasets import Dataset, cards, load
+from golfsim.datasets import Dataset, cards, load, scaled
 from golfsim.errors import UserError
 from golfsim.settings import DataConfig
 
@@ -214,6 +215,24 @@ def test_minmax_by_public_bounds_is_the_cards_formula() -> None:
     run = data.features.index("capital_run_length_total")
     np.testing.assert_allclose(data.x[:, run], np.clip((plain.x[:, run] - 1) / 9999, 0, 1), rtol=1e-6)
     np.testing.assert_allclose(data.x[:, 0], np.clip(plain.x[:, 0] / 10, 0, 1), rtol=1e-6)
+
+
+def test_minmax_by_bounds_that_the_scenario_states_clips_to_them() -> None:
+    plain, data = unscaled(), get(set="spambase", test_seed=3, scale=("minmax",), bounds=(0.5, 2))
+    np.testing.assert_allclose(data.x, np.clip((plain.x - 0.5) / 1.5, 0, 1), rtol=1e-6, atol=1e-7)
+    by_name = {"capital_run_length_total": (1, 100), "default": (0.5, 2)}
+    named = get(set="spambase", test_seed=3, scale=("minmax",), bounds=by_name)
+    run = named.features.index("capital_run_length_total")
+    np.testing.assert_allclose(named.x[:, run], np.clip((plain.x[:, run] - 1) / 99, 0, 1), rtol=1e-6)
+    assert np.array_equal(named.x[:, 0], data.x[:, 0])
+
+
+def test_new_records_are_scaled_as_those_that_were_learned_from() -> None:
+    plain = unscaled()
+    for bounds in ("train", (0, 5)):
+        data = get(set="spambase", test_seed=3, scale=("minmax", "bias", "l2"), bounds=bounds)
+        steps = pickle.loads(pickle.dumps(data.steps))
+        np.testing.assert_allclose(scaled(plain.test_x, steps), data.test_x, atol=1e-6)
 
 
 def test_a_constant_feature_becomes_zero() -> None:
@@ -525,6 +544,9 @@ def test_a_pickle_inside_an_npz_is_never_opened(tmp_path: Path) -> None:
         ({"file": "a.csv", "test": 1, "label": "sort"}, "data.label"),
         ({"file": "a.csv", "test": 1, "split": "as-published"}, "data.split"),
         ({"file": "a.csv", "test": 1, "scale": ("minmax",)}, "data.bounds"),
+        ({"file": "a.csv", "test": 1, "scale": ("minmax",), "bounds": {"size": (0, 1)}}, "data.bounds"),
+        ({"file": "a.csv", "test": 1, "scale": ("minmax",), "bounds": {"sise": (0, 1)}}, "data.bounds"),
+        ({"file": "a.csv", "test": 1, "scale": ("l1", "minmax"), "bounds": (0, 1)}, "data.scale"),
         ({"file": "a.csv", "test_file": "gone.csv"}, "data.test_file"),
         ({"file": "a.csv", "test_file": "a.svm"}, "data.test_file"),
         ({"file": "a.csv", "test_file": "other.csv"}, "data.test_file"),

@@ -1,5 +1,6 @@
 """The lists of what there is, and the JSON schema of scenario files."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
-from golfsim import explain, protocol
+from golfsim import completion, explain, protocol, scaffold
 from golfsim.overlay import Overlay
 from golfsim.protocol import Layer
 from golfsim.settings import Share
@@ -52,6 +53,10 @@ def test_a_setting_has_name_type_bounds_default_and_meaning():
     ]
 
 
+def test_the_shell_completes_all_topics():
+    assert tuple(explain.TOPICS) == completion.TOPICS
+
+
 @pytest.mark.parametrize("topic", explain.TOPICS)
 def test_all_that_is_listed_is_explained(topic):
     entries = explain.TOPICS[topic]()
@@ -76,9 +81,14 @@ def test_data_sets_are_listed_with_their_sizes():
     assert "golfsim data fetch mnist" in about["mnist"]
 
 
+def test_the_shipped_schema_is_up_to_date():
+    # If not: golfsim schema > scenarios/scenario.schema.json
+    assert (ROOT / "scenarios" / scaffold.SCHEMA).read_text(encoding="utf-8") == scaffold.schema_text()
+
+
 @pytest.fixture(scope="module")
 def validator():
-    schema = explain.schema()
+    schema = json.loads((ROOT / "scenarios" / scaffold.SCHEMA).read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
 

@@ -73,7 +73,7 @@ def known_keys(tree):
 
 @pytest.mark.parametrize("tree", trees(), ids=str)
 def test_what_is_broken_here_is_whole_before(tree):
-    tried(Scenario.of(tree, HERE))
+    assert tried(Scenario.of(tree, HERE)) > 0
 
 
 @thorough(250)
@@ -263,39 +263,40 @@ def refused(action, *words):
 CSV = "a,b,label\n" + "".join(f"{i % 5},{i},{i % 2}\n" for i in range(20))
 
 
-def data_error(tmp_path, text, *words, **data):
+def assert_data_refused(tmp_path, text, *words, **data):
     (tmp_path / "d.csv").write_text(text, encoding="utf-8")
     refused(lambda: tried(Scenario.of(learning_from("d.csv", **data), tmp_path)), *words)
 
 
 @pytest.mark.parametrize("value", ["nan", "", "inf", "-inf", "1e39"])
 def test_a_value_that_is_no_finite_number_is_named_with_column_and_record(tmp_path, value):
-    data_error(tmp_path, CSV.replace("\n3,3,1\n", f"\n{value},3,1\n"), "data.file", "“a”", "record 4")
+    assert_data_refused(tmp_path, CSV.replace("\n3,3,1\n", f"\n{value},3,1\n"), "data.file", "“a”", "record 4")
 
 
 def test_text_among_numbers_is_named_with_its_column(tmp_path):
     text = "a,b,label\n" + "".join(f"{i}x,{i},{i % 2}\n" for i in range(1500))
-    data_error(tmp_path, text, "data.file", "column “a” is text with 1500 different values")
+    assert_data_refused(tmp_path, text, "data.file", "column “a” is text with 1500 different values")
 
 
 def test_one_class_only_is_named(tmp_path):
-    data_error(tmp_path, CSV.replace(",1\n", ",0\n"), "data.file", "all records are of one class (0)")
+    assert_data_refused(tmp_path, CSV.replace(",1\n", ",0\n"), "data.file", "all records are of one class (0)")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a,b,label\n", "a\n"])
 def test_an_empty_file_is_named(tmp_path, text):
-    data_error(tmp_path, text, "data.file")
+    assert_data_refused(tmp_path, text, "data.file")
 
 
 def test_no_test_records_are_named(tmp_path):
-    data_error(tmp_path, CSV, "data.test", "none is left for testing", test=1e-300)
+    assert_data_refused(tmp_path, CSV, "data.test", "none is left for testing", test=1e-300)
 
 
 @pytest.mark.parametrize("key", ["train", "test"])
 def test_more_generated_records_than_memory_holds_are_named(key):
     tree = contract_tree(ENTRIES["golf"])
     tree["data"][key] = 10**15
-    refused(lambda: tried(Scenario.of(tree, HERE)), f"data.{key}", "generated records need")
+    words = {"train": "nodes: needs about", "test": "data.test: 1000000000000122 generated records need"}
+    refused(lambda: tried(Scenario.of(tree, HERE)), words[key])
 
 
 def test_constant_features_and_repeated_rows_are_no_mistake(tmp_path):
@@ -309,7 +310,9 @@ def test_constant_features_and_repeated_rows_are_no_mistake(tmp_path):
 @pytest.mark.parametrize("rows", [1, 0])
 def test_a_million_columns_are_refused_at_once(tmp_path, rows):
     header = ",".join(f"c{i}" for i in range(1_000_000))
-    data_error(tmp_path, header + "\n" + ("0," * 999_999 + "1\n") * rows, "data.file", "more than 100000 columns")
+    assert_data_refused(
+        tmp_path, header + "\n" + ("0," * 999_999 + "1\n") * rows, "data.file", "more than 100000 columns"
+    )
 
 
 def test_a_file_that_unfolds_to_more_than_there_is_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):

@@ -18,7 +18,9 @@ def functions(path):
 
 
 def is_kernel(function):
-    return any(isinstance(d, ast.Name) and d.id in ("kernel", "leaf") for d in function.decorator_list)
+    words = [word for decorator in function.decorator_list for word in ast.walk(decorator)]
+    names = {getattr(word, "id", getattr(word, "attr", "")) for word in words}
+    return bool(names & {"kernel", "leaf", "inlined", "njit", "overload"})
 
 
 def lacks_annotation(function):

@@ -81,7 +81,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
 
 def test_a_dry_run_tells_that_it_does_not_fit_and_tries_nothing(little, tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "try_out", None)
-    told = estimate.told(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.How())
+    told = estimate.text(estimate.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.How()))
     assert "needs about" in told
     assert "97.7 KiB available: it would be refused" in told
 

@@ -8,6 +8,7 @@ import pytest
 from helpers import HERE, needs_jit
 from typer.testing import CliRunner
 
+from golfsim import scaffold
 from golfsim.cli import app
 from golfsim.engine import Simulation
 from golfsim.fetch import card_of, complete
@@ -67,9 +68,10 @@ def test_all_points_of_a_shipped_scenario_are_possible(file):
 
 @EACH
 def test_a_shipped_scenario_begins_with_its_claim(file):
-    comment = "".join(line for line in file.read_text().splitlines(keepends=True) if line.startswith("#"))
-    assert file.read_text().startswith("# ")
-    assert "Claim" in comment
+    schema, *lines = file.read_text().splitlines()
+    assert schema == f"#:schema {scaffold.SCHEMA}"
+    assert lines[0].startswith("# ")
+    assert any("Claim" in line for line in lines if line.startswith("#"))
 
 
 @EACH

@@ -66,11 +66,16 @@ def _between(found: Comparison, one: str, other: str) -> Pair | None:
     return next((pair for pair in pairs if (pair.one, pair.other) == (one, other)), None)
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things in words."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def notes(found: Comparison) -> list[str]:
     """What one has to know to read the tables, and what was left out."""
     told = [
         f"{found.metric}: {found.better} is better; the value at the last observed cycle. Runs are paired by seed. "
-        f"p: Wilcoxon's signed-rank test, corrected by Holm for the {len(found.pairs)} comparisons by block"
+        f"p: Wilcoxon's signed-rank test, corrected by Holm for {counted(len(found.pairs), 'comparison')} by block"
         + (f" and apart from these for the {len(found.overall)} over all blocks" if found.overall else "")
         + f". In brackets: 95 % bootstrap interval of the mean difference ({RESAMPLES} resamples; a little too narrow "
         "for few runs). Effect: matched-pairs rank-biserial correlation, from −1 to 1. Area: mean over log cycles."
@@ -98,8 +103,8 @@ def _limits(found: Comparison) -> list[str]:
         ]
     if least >= LEVEL:
         return [
-            f"With {len(found.pairs)} comparisons and so few runs no corrected p by block can fall below {least:.2g}: "
-            "run more seeds, or compare fewer strategies."
+            f"With {counted(len(found.pairs), 'comparison')} and so few runs no corrected p by block can fall below "
+            f"{least:.2g}: run more seeds, or compare fewer strategies."
         ]
     return []
 

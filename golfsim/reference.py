@@ -26,6 +26,7 @@ TITLES = {
     "splits": "Splits",
     "sizes": "Distributions of sizes",
     "datasets": "Data sets",
+    "scenarios": "Shipped scenarios",
 }
 ABOUT = {
     "settings": "The tables of a file. `protocol` has what every layer has.",
@@ -35,6 +36,7 @@ ABOUT = {
     "splits": "`split = { kind = … }` of `[nodes]`.",
     "sizes": "`records = { kind = … }` of `[nodes]`.",
     "datasets": "`set = …` of `[data]`.",
+    "scenarios": "They run by name: `golfsim run quickstart`.",
 }
 
 
@@ -86,7 +88,3 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """A table in Markdown; a bar inside a cell would end it."""
     lines = [header, tuple("---" for _ in header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
-
-
-if __name__ == "__main__":
-    write(Path(__file__).with_name("scenarios.md"))

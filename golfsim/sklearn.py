@@ -1,0 +1,242 @@
+"""Gossip learning as a scikit-learn classifier: `fit` runs a scenario, and `guarantee_` tells what is proven of it."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from golfsim import datasets
+from golfsim.engine import Simulation
+from golfsim.errors import UserError, nearest
+from golfsim.learner import classify
+from golfsim.scenario import Scenario
+
+Layers = list[dict[str, Any]]
+
+STRATEGIES = ("golf", "data_perturbation", "gradient_perturbation", "regularised_erm", "group_aggregation")
+MODES = {
+    "data_perturbation": ("label+features", "joint", "per-class"),
+    "regularised_erm": ("objective", "output"),
+}
+FITTED = ("regularised_erm", "group_aggregation")  # by an exact solver, not by descent; the noise needs L2 length 1
+GROUP = 10  # nodes that share the records of a group, where nothing else is said
+
+
+class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear classifier that peers learn from their records without giving them away.
+
+    `fit` places the records on simulated nodes, runs the strategy's protocols and keeps the model of one node. All of
+    it can be seen with `scenario`. The noise is a simulator's: for research, not for release.
+
+    Parameters
+    ----------
+    strategy : which protocols learn. “golf”: models walk from node to node. “data_perturbation”: every record is
+        published once with noise, and Golf learns from what is published. “gradient_perturbation”: one model visits
+        every node once, each gradient is noisy. “regularised_erm”: one node has all records and fits a model with
+        noise. “group_aggregation”: nodes fit models of their own and publish the noisy mean, trusting nobody.
+    epsilon : the budget of each record; None is without noise, and not private.
+    bounds : the range of the features, known without looking at the records: a pair of numbers, or of arrays with a
+        number for each feature. What lies outside is clipped. None takes the range of the training records, which is
+        a query that nobody accounts for: then the guarantee says “not private”.
+    mode : “label+features” (default), “joint” or “per-class” for data_perturbation; “objective” (default) or “output”
+        for regularised_erm.
+    learner : how a record changes a model of golf, data_perturbation and gradient_perturbation: “pegasos”, “logistic”
+        or “mean”.
+    lam : the regularisation λ. None: 1e-4 where models descend, 0.01 where they are fitted. “published-cv” lets
+        data_perturbation choose it on published records, at no cost.
+    cycles : how many cycles golf and data_perturbation learn; the others need no more than one round.
+    records_per_node : None: one record a node; ten nodes for group_aggregation; all on one node for regularised_erm.
+    random_state : the seed.
+
+    Attributes
+    ----------
+    guarantee_ : what is proven of all that others have seen, the model included; `guarantee_.epsilon` is None where
+        nothing is. The classes and the number of records count as public.
+    coef_ : the model: a row for two classes, else one for each class; its last column belongs to a constant feature.
+    scenario_ : the scenario that was run, as TOML.
+    classes_, n_features_in_ : as everywhere in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        strategy: str = "golf",
+        *,
+        epsilon: float | None = None,
+        bounds: Any = None,
+        mode: str | None = None,
+        learner: str = "pegasos",
+        lam: float | str | None = None,
+        cycles: int = 100,
+        records_per_node: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.strategy = strategy
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.mode = mode
+        self.learner = learner
+        self.lam = lam
+        self.cycles = cycles
+        self.records_per_node = records_per_node
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> GossipClassifier:
+        """Let the nodes learn from the records."""
+        X, codes = self._validated(X, y)
+        tree = self._tree(*X.shape)
+        with _told(), tempfile.TemporaryDirectory() as folder:
+            # The first record stands in for test records, which a scenario must have: nothing is learned from these.
+            np.savez(Path(folder) / "records.npz", x=X, y=codes, test_x=X[:1], test_y=codes[:1])
+            tree["data"]["file"] = "records.npz"
+            simulation = Simulation(Scenario.of(tree, folder))
+            for _ in simulation:
+                pass
+        self.coef_ = _model(simulation)
+        self.guarantee_ = simulation.layers["model"].guarantee()
+        self.scenario_ = simulation.scenario.dump()
+        self._scaling = simulation.scaling
+        return self
+
+    def scenario(self, X: Any, y: Any, test: int | float = 0.2) -> Scenario:
+        """The scenario that `fit` runs, with a part of the records held out for testing: for `golfsim.run` and sweeps.
+
+        The records are kept in golfsim's cache.
+        """
+        X, codes = clone(self)._validated(X, y)
+        held_out = test if test >= 1 else math.ceil(test * len(X))
+        tree = self._tree(max(1, len(X) - int(held_out)), X.shape[1])
+        tree["data"]["test"] = test
+        tree["observe"] = {"nodes": 100}
+        with _told():
+            return Scenario.of(tree, data=(X, codes))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """The score of each record: its sign tells two classes apart, the largest of a row one of several."""
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        scores: NDArray[np.float64] = datasets.scaled(X, self._scaling).astype(np.float64) @ self.coef_.T
+        return scores[:, 0] if len(self.coef_) == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each record."""
+        scores = self.decision_function(X)
+        found: NDArray[Any] = self.classes_[classify(scores.reshape(len(scores), -1).astype(np.float64))]
+        return found
+
+    def _validated(self, X: Any, y: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"the records are all of one class, {self.classes_[0]!r}: two are needed at the least")
+        return X, codes
+
+    def _tree(self, records: int, features: int) -> dict[str, Any]:
+        """The scenario for so many training records, but for where they are."""
+        self._check()
+        length = "clip-l2" if self.strategy in FITTED else "l1"
+        bounds = "train" if self.bounds is None else _stated(self.bounds, features)
+        rounds = {"golf": self.cycles, "data_perturbation": self.cycles, "group_aggregation": 3}
+        number = self._nodes(records)
+        evenly = {"number": number, "records": {"kind": "uniform", "min": 1, "max": 1}}
+        return {
+            "name": f"GossipClassifier: {self.strategy}",
+            "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
+            "cycles": rounds.get(self.strategy, 1),
+            "data": {"scale": ["minmax", "bias", length], "bounds": bounds},
+            "nodes": {"records": 1} if number == records else evenly,
+            "protocol": getattr(self, f"_{self.strategy}")(number),
+            "observe": {"every": rounds.get(self.strategy, 1), "nodes": 1},
+        }
+
+    def _nodes(self, records: int) -> int:
+        """How many nodes share so many records."""
+        if self.records_per_node is not None:
+            return max(1, records // self.records_per_node)
+        return min(records, {"regularised_erm": 1, "group_aggregation": GROUP}.get(self.strategy, records))
+
+    def _check(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"there is no strategy {self.strategy!r}: {nearest(str(self.strategy), STRATEGIES)}")
+        if self.mode is not None and self.mode not in MODES.get(self.strategy, ()):
+            valid = ", ".join(MODES.get(self.strategy, ())) or "none"
+            raise ValueError(f"{self.strategy} has no mode {self.mode!r}; valid: {valid}")
+        if self.records_per_node is not None and self.records_per_node < 1:
+            raise ValueError(f"records_per_node must be at least 1; got {self.records_per_node}")
+
+    # The stack of each strategy; its last layer is called “model”.
+
+    @property
+    def _budget(self) -> float:
+        return math.inf if self.epsilon is None else float(self.epsilon)
+
+    @property
+    def _mode(self) -> str:
+        return self.mode or MODES[self.strategy][0]
+
+    def _descent(self, use: str, **keys: Any) -> Layers:
+        lam = 1e-4 if self.lam is None else self.lam
+        model = {"name": "model", "use": use, "peers": "peers", "learner": self.learner, "lambda": lam}
+        return [{"name": "peers", "use": "uniform"}, model | keys]
+
+    def _local(self, **keys: Any) -> dict[str, Any]:
+        return {"use": "regularised_erm", "lambda": 0.01 if self.lam is None else self.lam} | keys
+
+    def _golf(self, number: int) -> Layers:
+        noise = {} if self.epsilon is None else {"epsilon": self._budget}
+        return self._descent("golf", records="raw", **noise)
+
+    def _data_perturbation(self, number: int) -> Layers:
+        published = {"name": "published", "use": "data_perturbation", "epsilon": self._budget, "mode": self._mode}
+        return [published, *self._descent("golf", records="published")]
+
+    def _gradient_perturbation(self, number: int) -> Layers:
+        once = {"path": "tour", "hops": "all"}
+        return self._descent("gradient_perturbation", records="raw", epsilon=self._budget, **once)
+
+    def _regularised_erm(self, number: int) -> Layers:
+        noise = {} if self.epsilon is None else {"noise": self._mode, "epsilon": self._budget}
+        return [self._local(name="model", **noise)]
+
+    def _group_aggregation(self, number: int) -> Layers:
+        model = {"name": "model", "use": "group_aggregation", "local": "local", "predict": "aggregated"}
+        return [self._local(name="local"), model | {"group": number, "epsilon": self._budget}]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """A mistake in the parameters as scikit-learn tells one."""
+    try:
+        yield
+    except UserError as error:
+        raise ValueError(str(error)) from error
+
+
+def _stated(bounds: Any, features: int) -> Any:
+    """Bounds as a scenario states them: a pair for all features, or one for each."""
+    low, high = (np.asarray(side, dtype=np.float64) for side in bounds)
+    if low.ndim == high.ndim == 0:
+        return [float(low), float(high)]
+    low, high = np.broadcast_to(low, features), np.broadcast_to(high, features)
+    return {f"x{f}": [float(low[f]), float(high[f])] for f in range(features)}
+
+
+def _model(simulation: Simulation) -> NDArray[np.float64]:
+    """The model [linear models, features] of one node, whose number is random, or what a group has published."""
+    layer: Any = simulation.layers["model"]
+    holders = layer.holders(simulation.world)
+    if not holders.size:
+        raise ValueError("nobody has a model at the end")
+    found = layer.published[0] if hasattr(layer, "published") else layer.w[holders[0]]
+    return np.array(found, np.float64)

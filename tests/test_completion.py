@@ -1,0 +1,55 @@
+"""What a shell offers, as bash asks for it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from test_house import HEAVY
+
+from golfsim import completion
+
+
+def offered(folder, *words):
+    """What bash would offer for the last of the words, in a folder."""
+    typed = {"COMP_WORDS": " ".join(["golfsim", *words]), "COMP_CWORD": str(len(words))}
+    asked = os.environ | typed | {"_GOLFSIM_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-c", "from golfsim.cli import main; main()"]
+    found = subprocess.run(command, env=asked, cwd=folder, capture_output=True, text=True, check=True)
+    return found.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("run", "quick"), ["quickstart"]),
+        (("check", "quickstart", "half"), ["half_dies"]),
+        (("list", "pro"), ["protocols"]),
+        (("list", "protocols", "new"), ["newscast"]),
+        (("list", "datasets", "spam"), ["spambase"]),
+        (("list", "churn", "log"), []),
+        (("data", "fetch", "mn"), ["mnist"]),
+        (("help", "priv"), ["privacy"]),
+        (("new", "pro"), ["protocol"]),
+    ],
+)
+def test_the_tab_key_completes_names(words, wanted, tmp_path):
+    assert offered(tmp_path, *words) == wanted
+
+
+def test_the_tab_key_completes_the_users_own_files_too(tmp_path, monkeypatch):
+    (tmp_path / "folder").mkdir()
+    for file in ("quick.toml", "quick.txt", "folder/deep.toml"):
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    assert completion.files("quick") == ["quick.toml", "quickstart"]
+    assert completion.files("fo") == ["folder/"]
+    assert completion.files("folder/") == ["folder/deep.toml"]
+    assert completion.files("nowhere/") == []
+
+
+def test_completion_loads_nothing_heavy():
+    code = "import sys; from golfsim import completion as c; c.named('protocols', ''); c.files(''); print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "golfsim.completion" in found
+    assert (HEAVY | {"numpy", "pydantic"}) & set(found) == set()

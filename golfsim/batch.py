@@ -7,11 +7,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from golfsim import datasets, runner, sweep
+from golfsim import datasets, need, runner, sweep
+from golfsim.errors import UserError
 from golfsim.log import frame_of
 from golfsim.progress import Progress, Silent
 from golfsim.runner import SECONDS_BETWEEN_CHECKPOINTS, Interrupt, Outcome, Task, Told
@@ -33,6 +34,7 @@ class How:
     scheduler: str | None = None  # the address of a Dask scheduler, or "local" for a cluster on this machine
     force: bool = False  # also make runs that are there already
     checkpoint_every: float = SECONDS_BETWEEN_CHECKPOINTS
+    paranoid: bool = False  # check all that must hold after each cycle
 
     def shares(self, tasks: int) -> tuple[int, int]:
         """Workers, and threads for each of them, so that cores are busy but not oversubscribed."""
@@ -89,6 +91,10 @@ def run(
         there = store.ask_for(Path(scenario.file).name, runs)
         tasks = to_do(runs, {} if how.force else there, out, how)
         shown.plan(len(runs), len(runs) - len(tasks))
+        for path in sorted({path for task in tasks for path in task.point.scenario.code_files()}):
+            shown.note(f"runs the code of {path}")
+        with runner.telling(scenario):
+            how = _within_memory(tasks, how, shown)
         made = Made(store, runs, {})
         with recording(store) as record:
             for task, outcome in execute(tasks, how, shown, interrupt or Interrupt()):
@@ -102,6 +108,20 @@ def run(
     finally:
         shown.close()
     return made
+
+
+def _within_memory(tasks: list[Task], how: How, shown: Progress) -> How:
+    """As many workers as fit into memory; an error where a run does not, or where so many were asked for."""
+    if not tasks or how.scheduler not in (None, "local"):
+        return how
+    workers, asked = need.fitting(tasks, how), how.shares(len(tasks))[0]
+    if workers < asked and how.workers is not None:
+        raise UserError(
+            f"{asked} workers do not fit into memory, {workers} do", key="nodes", hint=f"--workers {workers}"
+        )
+    if workers < asked:
+        shown.note(f"{workers} of {asked} workers, since more do not fit into memory")
+    return replace(how, workers=workers)
 
 
 @contextmanager
@@ -137,7 +157,8 @@ def to_do(runs: list[Planned], there: dict[str, Entry], out: Path, how: How) -> 
     missing = {hash_: missing[hash_] for hash_ in dict.fromkeys(r.hash for r in runs) if hash_ in missing}
     _, threads = how.shares(len(missing)) if how.scheduler in (None, "local") else (0, how.threads or 1)
     return [
-        Task(r.point, r.run, r.hash, out.absolute() / r.folder, threads, how.checkpoint_every) for r in missing.values()
+        Task(r.point, r.run, r.hash, out.absolute() / r.folder, threads, how.checkpoint_every, how.paranoid)
+        for r in missing.values()
     ]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from golfsim.errors import UserError
 from golfsim.log import write_whole
+from golfsim.memory import available, readable
 
 if TYPE_CHECKING:
     from golfsim.engine import Simulation
@@ -56,7 +57,7 @@ def load(simulation: Simulation, path: Path) -> None:
         raise UserError(f"{path}: the checkpoint of another run: {', '.join(differing)} differ")
     try:
         simulation.restore({key.removeprefix("state/"): value for key, value in arrays.items()})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{path}: does not fit this scenario: {error}") from None
 
 
@@ -76,6 +77,12 @@ def _parts(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]
     digest = file.read(DIGEST)
     if _digest(file) != digest:
         raise UserError(f"{path}: damaged: its checksum is wrong")
+    file.seek(len(MAGIC) + DIGEST)
+    with zipfile.ZipFile(file) as packed:
+        unfolded = sum(member.file_size for member in packed.infolist())
+    if unfolded > available():
+        what = f"needs {readable(unfolded)} of memory, {readable(available())} available"
+        raise UserError(f"{path}: {what}")
     file.seek(len(MAGIC) + DIGEST)
     with np.load(file, allow_pickle=False) as archive:
         arrays = dict(archive)

@@ -407,7 +407,7 @@ def read_trace(path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArr
                 nodes.append(row["node"].strip())
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}", key="file") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:  # also a name that no file can have
         raise UserError(f"{path}: not a CSV text: {error}", key="file") from None
     if not nodes:
         raise UserError(f"{path}: no interval in it", key="file")

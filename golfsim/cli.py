@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from golfsim.engine import Simulation
+    from golfsim.scenario import Scenario
     from golfsim.settings import PlotConfig
 
 T = TypeVar("T")
@@ -42,6 +43,9 @@ File = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="for programs")]
+Code = Annotated[
+    bool, typer.Option("--allow-code", help="also run protocol files that lie outside the scenario's folder")
+]
 Set = Annotated[list[str], typer.Option("--set", metavar="PATH=VALUE", help="change a key, e.g. --set cycles=50")]
 
 Results = Annotated[list[Path], typer.Argument(metavar="RESULTS…", help="folders of results")]
@@ -88,6 +92,10 @@ def run(
     checkpoint_every: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="how often a long run saves its state")
     ] = 180,
+    paranoid: Annotated[
+        bool, typer.Option("--paranoid", help="check all that must hold after each cycle; slow; makes all runs anew")
+    ] = False,
+    allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Run a scenario: make the runs that are not there yet, keep their logs and draw the picture.
@@ -97,9 +105,9 @@ def run(
     from golfsim import batch, progress, runner
     from golfsim.scenario import Scenario
 
-    scenario = Scenario.load(file, set_)
+    scenario = Scenario.load(file, set_, allow_code=allow_code)
     folder = out or Path("results") / file.stem
-    how = batch.How(workers, threads, scheduler, force, checkpoint_every)
+    how = batch.How(workers, threads, scheduler, force or paranoid, checkpoint_every, paranoid)
     if dry_run:
         from golfsim import estimate
 
@@ -226,11 +234,12 @@ def check(
         ),
     ],
     json_: Json = False,
+    allow_code: Code = False,
 ) -> None:
     """Check scenario files without running them."""
     found = []
     for file in files:
-        found.append(_checked(file))
+        found.append(_checked(file, allow_code))
         if not json_:
             _print_checked(found[-1])
     if json_:
@@ -239,13 +248,12 @@ def check(
         raise typer.Exit(2)
 
 
-def _checked(file: Path) -> dict[str, Any]:
+def _checked(file: Path, allow_code: bool) -> dict[str, Any]:
     """Whether a file is fine; if not, all that is wrong with it, and the page of the manual about it."""
     from golfsim import runner, sweep
-    from golfsim.scenario import Scenario
 
     try:
-        scenario = Scenario.load(file)
+        scenario = _loaded(file, [], allow_code)
         with runner.telling(scenario):
             return {"file": str(file), "fine": True, "points": len(sweep.points(scenario))}
     except UserError as error:
@@ -266,15 +274,15 @@ def describe(
     out: Annotated[
         Path | None, typer.Option(help="where the picture goes; default: results/ and the file's name")
     ] = None,
+    allow_code: Code = False,
     json_: Json = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Tell and draw who will hold what and who will be online when, before anything runs."""
     from golfsim import describe as describing
     from golfsim import runner
-    from golfsim.scenario import Scenario
 
-    scenario = Scenario.load(file, set_)
+    scenario = _loaded(file, set_, allow_code)
     folder = out or Path("results") / file.stem
     with runner.telling(scenario):
         found = describing.describe(scenario)
@@ -292,12 +300,14 @@ def export_overlay(
     out: Annotated[Path, typer.Option(help="the GraphML file to write")] = Path("overlay.graphml"),
     layer: Annotated[str | None, typer.Option(help="which overlay; default: the first one")] = None,
     cycle: Annotated[int | None, typer.Option(min=1, help="after which cycle; default: the last one")] = None,
+    allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Run a scenario up to a cycle and write its overlay as GraphML."""
     from golfsim import topology
 
-    simulation, overlay = _run_to(file, set_, cycle, lambda run: topology.find(run.layers, layer, run.world))
+    scenario = _loaded(file, set_, allow_code)
+    simulation, overlay = _run_to(scenario, cycle, lambda run: topology.find(run.layers, layer, run.world))
     with _writing(out):
         links = topology.write_graphml(overlay, simulation.world, out)
     print(f"{links} links after cycle {simulation.world.cycle} in {out}")
@@ -309,25 +319,37 @@ def export_published(
     out: Annotated[Path, typer.Option(help="the Parquet file to write")] = Path("published.parquet"),
     layer: Annotated[str | None, typer.Option(help="which publishing layer; default: the only one")] = None,
     cycle: Annotated[int, typer.Option(min=1, help="after which cycle")] = 1,
+    allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Run a scenario up to a cycle and write what was published, with its guarantee."""
     from golfsim import export
 
-    simulation, published = _run_to(file, set_, cycle, lambda run: export.find(run, layer))
+    simulation, published = _run_to(_loaded(file, set_, allow_code), cycle, lambda run: export.find(run, layer))
     with _writing(out):
         rows = export.write(simulation, published, simulation.features, out)
     print(f"{rows} published vectors in {out}: {published.guarantee()}")
 
 
-def _run_to(file: Path, changes: list[str], cycle: int | None, find: Callable[[Simulation], T]) -> tuple[Simulation, T]:
-    """Run a scenario up to a cycle (None: the last); also what `find` finds in it, before the run begins."""
-    from golfsim import runner
-    from golfsim.engine import Simulation
+def _loaded(file: Path, changes: list[str], allow_code: bool) -> Scenario:
+    """A scenario, with a note of the user's own code that it runs."""
     from golfsim.scenario import Scenario
 
-    scenario = Scenario.load(file, changes)
+    scenario = Scenario.load(file, changes, allow_code=allow_code)
+    for path in scenario.code_files():
+        print(f"runs the code of {path}", file=sys.stderr)
+    return scenario
+
+
+def _run_to(scenario: Scenario, cycle: int | None, find: Callable[[Simulation], T]) -> tuple[Simulation, T]:
+    """Run a scenario up to a cycle (None: the last); also what `find` finds in it, before the run begins."""
+    from golfsim import need, runner
+    from golfsim.engine import Simulation
+    from golfsim.memory import available
+
     with runner.telling(scenario):
+        if (most := need.predicted(scenario)) is not None and most > available():
+            raise need.too_large(most)
         simulation = Simulation(scenario)
         found = find(simulation)
         for done in simulation:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from golfsim.errors import UserError
 from golfsim.log import ABOUT, LOG, SCENARIO, write_whole
+from golfsim.places import private
 from golfsim.runner import TRACE, Interrupt, Outcome, Task, Told, attempt
 from golfsim.tables import FILES
 from golfsim.workers import next_of
@@ -78,8 +79,9 @@ def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
         if address == "local":
             with _deaf():
                 cluster: Any = LocalCluster(
-                    n_workers=shares[0], threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
-                )
+                    n_workers=shares[0], threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR,
+                    local_directory=str(private("dask")),  # where workers put pickles that they load again
+                )  # fmt: skip
         else:
             cluster = address
         client = Client(cluster, timeout=SECONDS_TO_CONNECT)

@@ -21,6 +21,7 @@ from golfsim import readers
 from golfsim.errors import UserError, nearest
 from golfsim.fetch import Card, cache_folder, card_of, cards, complete, data_folder, folder_of, sha256
 from golfsim.generate import FEATURES, GENERATORS
+from golfsim.memory import available, readable
 from golfsim.readers import Raw
 from golfsim.settings import DataConfig
 
@@ -33,6 +34,7 @@ Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 Step = Callable[[Floats], Floats]  # of a scaling; a module's own function or made of one, so that it can be pickled
+DRAWN_BYTES = 12  # of each feature of a generated record: as drawn, and as scaled
 CHUNK = 4096  # records that are scaled at a time
 BIAS = "1"  # the name of the feature that is always 1
 
@@ -71,6 +73,8 @@ def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
         train, test = _folded(raw, config, overlap, fold, _generator(seed, f"shuffling {shuffling}"))
     else:
         train, test = _split(raw, config, held_out, overlap, _generator(seed, "split"))
+    if not len(test):
+        raise UserError("so few that none is left for testing", key="data.test", hint="take more")
     if len(np.unique(raw.y[train])) < 2:
         raise UserError(f"the {len(train)} training records are all of one class", key="data.train", hint="take more")
     test_x, test_y = (raw.x, raw.y) if raw.test_x is None or raw.test_y is None else (raw.test_x, raw.test_y)
@@ -221,6 +225,13 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Raw, int]:
     else:
         held_out = math.ceil(round(config.train * test / (1 - test), 6)) if test < 1 else _number(test, None)
         records = config.train + held_out
+    size = records * card.features * DRAWN_BYTES
+    if size > available():
+        raise UserError(
+            f"{records} generated records need {readable(size)} of memory, {readable(available())} available",
+            key="data.test" if config.train is None or held_out > config.train else "data.train",
+            hint="generate fewer",
+        )
     return _drawn(card.name, records, seed), held_out
 
 
@@ -232,6 +243,11 @@ def _drawn(name: str, records: int, seed: int) -> Raw:
     for array in (x, y):
         array.setflags(write=False)
     return Raw(x, y, FEATURES.get(card.reader) or tuple(f"x{column}" for column in range(x.shape[1])), card.classes)
+
+
+def forget_drawn() -> None:
+    """Let go of the generated points that are kept for runs to share."""
+    _drawn.cache_clear()
 
 
 def _check(card: Card, raw: Raw) -> None:

@@ -13,6 +13,7 @@ from golfsim import datasets
 from golfsim.errors import UserError
 from golfsim.log import Log
 from golfsim.observers import Observer, TestSet
+from golfsim.paranoid import Watch, check_models
 from golfsim.placement import FeatureSkewSplit, Placement, place, skewed
 from golfsim.protocol import Protocol
 from golfsim.records import About, Raw
@@ -29,9 +30,11 @@ class Simulation:
 
         for cycle in Simulation(scenario):
             ...
+
+    With `paranoid` all that must hold is checked after each cycle, see `golfsim.paranoid`.
     """
 
-    def __init__(self, scenario: Scenario, run: int = 1, threads: int = 1) -> None:
+    def __init__(self, scenario: Scenario, run: int = 1, threads: int = 1, paranoid: bool = False) -> None:
         self.scenario = scenario
         self.run = run
         self.seed = scenario.seed + run - 1
@@ -62,6 +65,7 @@ class Simulation:
         self.world.has_apart = any(layer.apart for layer in self.layers.values())
         for layer in self.layers.values():
             layer.setup(self.world)
+        self._watch = Watch(self.world, self.layers, self.raw) if paranoid else None
 
     def _raw(self, data: datasets.Dataset, placement: Placement) -> Raw:
         config = self.scenario.nodes
@@ -118,6 +122,8 @@ class Simulation:
         it chose in the cycle before; whoever looks at arrays calls `step`, or `world.settle` first.
         """
         world = self.world
+        if self._watch:
+            self._watch.begin()
         world.advance()
         if self.raw:
             self.raw.step(world)
@@ -130,8 +136,13 @@ class Simulation:
                 if not layer.apart:
                     world.settle()
                 layer.step(world)
+        if self._watch:
+            self._watch.end()
+        last = world.cycle >= self.scenario.cycles
+        if last or self.observer.due(world.cycle):
+            check_models(world, self.layers)
         stopped = world.order.size > 0 and self.observer.due(world.cycle) and self._observe()
-        self.finished = stopped or world.cycle >= self.scenario.cycles
+        self.finished = stopped or last
 
     def _observe(self) -> bool:
         self.world.settle()

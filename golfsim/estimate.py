@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
 import time
@@ -11,11 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from golfsim import datasets, runner, sweep
+from golfsim import need, runner, sweep
 from golfsim.batch import How, to_do
 from golfsim.engine import Simulation
 from golfsim.errors import UserError
 from golfsim.memory import available, readable
+from golfsim.need import Size
 from golfsim.runner import Task
 from golfsim.scenario import Scenario
 from golfsim.store import Planned, Store, plan
@@ -63,18 +63,11 @@ def _points(runs: list[Planned], there: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def size(scenario: Scenario) -> float:
-    """The work of a cycle, roughly: nodes × linear models × features; only ratios matter."""
-    if scenario.data is None:
-        return float(scenario.nodes.number or 1)
-    records, features, classes = datasets.shape(scenario.data, scenario.folder)
-    each = scenario.nodes.records if isinstance(scenario.nodes.records, int) else 1
-    nodes = scenario.nodes.number or max(1, records // each)
-    return float(nodes * features * (1 if classes == 2 else classes))
-
-
 def _cost(tasks: list[Task], how: How) -> dict[str, Any]:
-    sizes = {id(task.point): size(task.point.scenario) for task in tasks}
+    most = need.predicted(need.largest(tasks).point.scenario, how.shares(len(tasks))[1], how.paranoid)
+    if most is not None and most > available():
+        return {"refused": need.too_large(most).what}
+    sizes = {id(task.point): Size.of(task.point.scenario).work for task in tasks}
     largest = max(tasks, key=lambda task: sizes[id(task.point)] * task.point.scenario.cycles)
     setup, a_cycle, memory = try_out(largest)
     unit = sizes[id(largest.point)]
@@ -91,6 +84,8 @@ def _cost(tasks: list[Task], how: How) -> dict[str, Any]:
 
 
 def _cost_in_words(cost: dict[str, Any]) -> list[str]:
+    if "refused" in cost:
+        return [f"{cost['refused']}: it would be refused"]
     workers, memory, there = cost["workers"], cost["memory"], cost["available"]
     words = _words(cost["judged_by"])
     lines = [
@@ -106,7 +101,7 @@ def _cost_in_words(cost: dict[str, Any]) -> list[str]:
 def try_out(task: Task) -> tuple[float, float, int]:
     """Seconds of setting up, seconds a cycle, and bytes of memory at the most; in a process of its own."""
     ended = subprocess.run(
-        python("golfsim.estimate", "trial"), input=pickle.dumps(task), capture_output=True, check=False
+        python("golfsim.estimate", "trial"), input=json.dumps(task.packed()).encode(), capture_output=True, check=False
     )
     if ended.returncode:
         lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["it was ended"]
@@ -119,7 +114,7 @@ def trial() -> None:
     """The process of a trial: a short run to compile what is needed, then one that counts."""
     import psutil
 
-    task: Task = pickle.load(sys.stdin.buffer)
+    task = Task.unpacked(json.load(sys.stdin.buffer))
     try:
         _tried(task, 0.0)
         setup, a_cycle = _tried(task, TRIAL_SECONDS)

@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from golfsim.places import user_cache
+from golfsim.places import private, user_cache
 
 PACKAGE = Path(__file__).parent
 ROOTS = (PACKAGE, PACKAGE.parent / "protocols")
@@ -78,10 +78,11 @@ def cache_folder(source: Path, users: bool = False) -> Path | None:
 @cache
 def _folder_for(beside: str) -> Path | None:
     sources = [path for root in ROOTS for path in sorted(root.rglob("*.py"))]
-    folder = user_cache() / "kernels" / (digest_of(sources) + beside)
+    name = digest_of(sources) + beside
+    new = not (user_cache() / "kernels" / name).is_dir()
     try:
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = private("kernels", name)  # numba keeps pickles there, and loads them
+        if new:
             _forget_unused(folder.parent)
         os.utime(folder)
     except OSError:

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+
 
 def available() -> int:
     """Bytes that could be used now without swapping, within the limits set on this process."""
     import psutil
 
-    free = int(psutil.virtual_memory().available)
+    return max(0, min([int(psutil.virtual_memory().available), *_left_by_limits(), *_left_by_cgroup()]))
+
+
+def _left_by_limits() -> list[int]:
+    """What `ulimit` leaves of address space and data."""
+    import psutil
+
     try:
         import resource
     except ImportError:  # not on every system
-        return free
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY:
-        return free
-    return min(free, max(soft - int(psutil.Process().memory_info().vms), 0))
+        return []
+    held = psutil.Process().memory_info()
+    limits = [(resource.RLIMIT_AS, held.vms), (resource.RLIMIT_DATA, getattr(held, "data", held.rss))]
+    soft = [(resource.getrlimit(kind)[0], int(have)) for kind, have in limits]
+    return [limit - have for limit, have in soft if limit != resource.RLIM_INFINITY]
+
+
+def _left_by_cgroup() -> list[int]:
+    """What a container, or the system's service manager, leaves to this process and its like."""
+    with suppress(OSError, ValueError):
+        group = Path("/proc/self/cgroup").read_text().split("::", 1)[1].split("\n")[0].strip("/")
+        folder = CGROUP / group if (CGROUP / group / "memory.max").exists() else CGROUP
+        return [int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())]
+    return []
+
+
+def used() -> int:
+    """Bytes that this process holds now."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def readable(size: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from golfsim.errors import UserError
 from golfsim.learner import Learner, classify
 from golfsim.overlay import Overlay
 from golfsim.parallel import in_threads
+from golfsim.paranoid import ROOM
 from golfsim.records import Published, Raw
 from golfsim.settings import MOST_DRAWN, ObserveConfig
 from golfsim.tables import WORLD, Table
@@ -29,14 +30,22 @@ POINTS_A_DECADE = 20
 CHUNK = 1024  # test records a matrix product; fixed, since a product's last bits depend on its shape
 
 
-def due_cycles(every: int | str, cycles: int) -> frozenset[int]:
-    """The cycles after which to measure: each k-th, or log-spaced ones; always the last."""
-    if every == "log":
-        exponents = np.arange(0, np.log10(cycles) + 1e-9, 1 / POINTS_A_DECADE)
-        chosen = np.unique(np.rint(10**exponents).astype(int))
-    else:
-        chosen = np.arange(int(every), cycles + 1, int(every))
-    return frozenset(chosen.tolist()) | {cycles}
+@dataclass(frozen=True)
+class Due:
+    """The cycles after which to measure: each k-th, or log-spaced ones; always the last. Told one by one: of some
+    thousand million cycles no list is made.
+    """
+
+    every: int | str
+    cycles: int
+
+    def __contains__(self, cycle: int) -> bool:
+        return cycle == self.cycles or (cycle in self._spaced if self.every == "log" else cycle % int(self.every) == 0)
+
+    @cached_property
+    def _spaced(self) -> frozenset[int]:
+        exponents = np.arange(0, np.log10(self.cycles) + 1e-9, 1 / POINTS_A_DECADE)
+        return frozenset(np.rint(10**exponents).astype(int).tolist())
 
 
 @dataclass(frozen=True)
@@ -57,8 +66,8 @@ class Observer:
     ) -> None:
         self._config = config
         self._key = rng.key(seed, "observe", "sample")
-        self._due = due_cycles(config.every, cycles)
-        self._overlay_due = due_cycles(config.overlay, cycles) if config.overlay else frozenset()
+        self._due = Due(config.every, cycles)
+        self._overlay_due = Due(config.overlay, cycles) if config.overlay else frozenset[int]()
         self._overlay_key = rng.key(seed, "observe", "overlay")
         self._attack_key = rng.key(seed, "observe", "attack")
         self._test = test
@@ -200,9 +209,19 @@ def predict(
     """Scores of all test records, and classes predicted in other ways, in fixed chunks with one BLAS thread each."""
     parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
     with _numpy_blas().limit(limits=1, user_api="blas"):
-        scores = in_threads(threads, lambda part: layer.scores(nodes, part), parts)
+        scores = np.concatenate(in_threads(threads, lambda part: _finite_scores(layer, nodes, part), parts))
         others = in_threads(threads, lambda part: layer.others(nodes, part), parts)
-    return np.concatenate(scores), {name: np.concatenate([part[name] for part in others]) for name in others[0]}
+    return scores, {name: np.concatenate([part[name] for part in others]) for name in others[0]}
+
+
+def _finite_scores(layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scores that can be compared: large numbers may run over in a product although model and record are finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = layer.scores(nodes, x)
+    if not np.isfinite(scores).all():
+        what = "the scores of its models run over: model or records are too large for single precision"
+        raise UserError(what, key=layer.name, hint=ROOM)
+    return scores
 
 
 def summary(name: str, values: NDArray[Any]) -> Metrics:

@@ -13,6 +13,31 @@ def user_cache() -> Path:
     return Path(os.environ.get("GOLFSIM_CACHE") or platformdirs.user_cache_dir("golfsim", appauthor=False)).expanduser()
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; also where no file system could have that name."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def private(*names: str) -> Path:
+    """A folder below the user's cache that nobody else can look into or write to; an error where that cannot be had.
+
+    What lies there is trusted: compiled code that is loaded, data that is taken for checked.
+    """
+    folder = user_cache()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in names:
+        folder = folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if hasattr(os, "geteuid") and folder.lstat().st_uid != os.geteuid():
+            raise PermissionError(f"{folder} belongs to somebody else")
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+    return folder
+
+
 def shipped(name: str) -> Path:
     """A folder of ours, e.g. `scenarios`: beside the package in a checkout, inside it once installed."""
     checkout = Path(__file__).parents[1] / name

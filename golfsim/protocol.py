@@ -18,8 +18,10 @@ from golfsim import rng
 from golfsim.errors import UserError, nearest
 from golfsim.kernels import USERS
 from golfsim.mechanisms import Guarantee
+from golfsim.places import is_file
 from golfsim.settings import Settings
 from golfsim.state import Stateful
+from golfsim.transport import Mailbox
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -110,6 +112,18 @@ class Protocol(Stateful, Generic[C]):
     def step(self, world: World) -> None:
         """Deliver what is due, then let the nodes of `world.order` act one after the other."""
 
+    def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
+        """The arrays of its state that have a row for each node, which nobody may touch while the node is offline.
+
+        Those of that length are taken for such; a layer that has other arrays of that length by chance says so here.
+        """
+        arrays = {name: value for name, value in self._public().items() if isinstance(value, np.ndarray)}
+        return {name: array for name, array in arrays.items() if array.ndim and len(array) == world.nodes}
+
+    def under_way(self) -> int:
+        """How many of its messages are under way now: those in its mailboxes."""
+        return sum(mail.under_way for _, mail in self.parts(Mailbox))
+
     @property
     def touches_private_data(self) -> bool:
         """Whether it looks at records that nobody may see: those of any layer it names that are not published."""
@@ -138,19 +152,33 @@ def installed() -> dict[str, metadata.EntryPoint]:
     return {point.name: point for point in found}
 
 
-def find(use: str, folder: Path) -> type[Protocol[Any]]:
-    """The class behind a scenario's `use`: an installed protocol's name, or ``file.py:Class`` beside the scenario."""
+def find(use: str, folder: Path, allow_code: bool = False) -> type[Protocol[Any]]:
+    """The class behind a scenario's `use`: an installed protocol's name, or ``file.py:Class`` beside the scenario.
+
+    To load a file is to run it. So only files in the scenario's folder or below are loaded, unless `allow_code`.
+    """
     if ":" in use:
-        return _from_file(use, folder)
+        return _from_file(use, folder, allow_code)
     if use not in installed():
         raise UserError(f"there is no protocol “{use}”", key="use", hint=nearest(use, list(installed())))
     return installed()[use].load()  # type: ignore[no-any-return]
 
 
-def _from_file(use: str, folder: Path) -> type[Protocol[Any]]:
-    file, _, name = use.rpartition(":")
-    path = (folder / file).resolve()
-    if not path.is_file():
+def code_file(use: str, folder: Path) -> Path | None:
+    """The file of a user's own that `use` names, links followed; None for an installed protocol."""
+    return (folder / use.rpartition(":")[0]).resolve() if ":" in use else None
+
+
+def _from_file(use: str, folder: Path, allow_code: bool) -> type[Protocol[Any]]:
+    path, name = code_file(use, folder), use.rpartition(":")[2]
+    assert path is not None
+    if not (allow_code or path.is_relative_to(folder.resolve())):
+        raise UserError(
+            f"{path} is not in the scenario's folder, and to load it is to run it",
+            key="use",
+            hint="move it beside the scenario file; or, if you trust it, say --allow-code (in Python: allow_code=True)",
+        )
+    if not is_file(path):
         raise UserError(f"there is no file {path}", key="use", hint="the path is relative to the scenario file")
     module = _module(path, _version(path))
     found = getattr(module, name, None)

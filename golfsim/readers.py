@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,12 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.errors import UserError, nearest
+from golfsim.memory import available, readable
+from golfsim.places import is_file
 from golfsim.settings import DataConfig
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CATEGORIES = 1000
+MOST_COLUMNS = 100_000  # of a table: each is looked at by itself
+LONGEST_HEADER = 1 << 26  # bytes
 MOST_VALUES = 2**31  # records × features that a sparse file may unfold to
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -118,10 +123,21 @@ def _refuse(key: str, what: str, hint: str | None = None) -> NoReturn:
 
 
 def _existing(name: str, folder: Path, key: str) -> Path:
-    path = folder / Path(name).expanduser()
-    if not path.is_file():
+    path = folder / name
+    if not is_file(path):
         _refuse(key, f"there is no file {path}", "the path is relative to the scenario file")
+    _refuse_huge(path, path.stat().st_size, key)
     return path
+
+
+def _refuse_huge(path: Path, size: int, key: str = "data.file") -> None:
+    """Refuse what does not fit into memory before it is read: small files can say that they unfold to very much."""
+    if size > available():
+        _refuse(
+            key,
+            f"{path.name} unfolds to {readable(size)}, {readable(available())} of memory are available",
+            "take fewer records or features",
+        )
 
 
 def _opened(read_one: Callable[[Path], Any], path: Path, key: str) -> Any:
@@ -167,8 +183,10 @@ def _table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     if path.suffix.lower() == ".parquet":
+        _refuse_wide_parquet(path)
         table = pd.read_parquet(path)
     else:
+        _refuse_wide(path, _header_columns(path))
         table = pd.read_csv(path, skipinitialspace=True, low_memory=False)
     table.columns = table.columns.astype(str)
     if path.suffix.lower() == ".csv" and len(table.columns) and all(map(_is_number, table.columns)):
@@ -176,6 +194,27 @@ def _table(path: Path) -> pd.DataFrame:
             f"{path.name} has no header: its first line is all numbers", key="data.file", hint="add a line of names"
         )
     return table
+
+
+def _refuse_wide(path: Path, columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        _refuse(
+            "data.file", f"{path.name} has more than {MOST_COLUMNS} columns", "npz and svmlight files may have more"
+        )
+
+
+def _header_columns(path: Path) -> int:
+    """How many columns the first line of a CSV has; no more of it is looked at than can matter."""
+    with path.open("rb") as file:
+        return file.readline(LONGEST_HEADER).count(b",") + 1
+
+
+def _refuse_wide_parquet(path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    about = pq.read_metadata(path)
+    _refuse_wide(path, about.num_columns)
+    _refuse_huge(path, about.num_rows * about.num_columns * 8)
 
 
 def _is_number(text: str) -> bool:
@@ -227,6 +266,8 @@ def _encoded(table: pd.DataFrame, categories: dict[str, list[str]], key: str) ->
     """The table as numbers: text one-hot over `categories`, all zeros for a value that is not among them."""
     import pandas as pd
 
+    if not categories and all(map(pd.api.types.is_numeric_dtype, table.dtypes)) and not table.isna().any(axis=None):
+        return table.to_numpy(dtype=np.float64)
     blocks = []
     for name in table.columns:
         column = table[name]
@@ -262,6 +303,8 @@ def _read_npz(paths: list[Path], config: DataConfig) -> Raw:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with zipfile.ZipFile(path) as packed:
+        _refuse_huge(path, sum(member.file_size for member in packed.infolist()))
     with np.load(path, allow_pickle=False) as archive:
         if not {"x", "y"} <= set(archive.files):
             raise UserError(
@@ -348,10 +391,14 @@ def _comparable(labels: NDArray[Any], key: str) -> NDArray[Any]:
     """Labels as text or numbers, none missing."""
     if labels.dtype.kind in "biu":
         return labels
-    missing = [not (isinstance(label, str) or np.isfinite(label)) for label in labels] if len(labels) else []
+    missing = [not (isinstance(label, str) or _is_finite(label)) for label in labels]
     if any(missing):
         _refuse(key, f"record {missing.index(True) + 1} has no label", "fill it in, or leave the record out")
     return labels if labels.dtype.kind == "f" else labels.astype(str)
+
+
+def _is_finite(label: Any) -> bool:
+    return isinstance(label, int | float | np.number) and bool(np.isfinite(label))
 
 
 def _indexed(labels: NDArray[Any], values: NDArray[Any], key: str) -> NDArray[np.int32]:

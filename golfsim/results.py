@@ -44,7 +44,7 @@ class Run:
     @cached_property
     def keys(self) -> dict[str, Any]:
         """The keys of its scenario by path, every default spelt out; those of a layer begin with its name."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             return _keys((self.piece.file.parent / SCENARIO).read_text(encoding="utf-8"))
         return {}
 

@@ -71,6 +71,16 @@ class Task:
     folder: Path
     threads: int = 1
     checkpoint_every: float = SECONDS_BETWEEN_CHECKPOINTS
+    paranoid: bool = False  # check all that must hold after each cycle
+
+    def packed(self) -> dict[str, Any]:
+        """All of it in what JSON knows, for another process."""
+        return vars(self) | {"point": self.point.packed, "folder": str(self.folder)}
+
+    @classmethod
+    def unpacked(cls, parts: dict[str, Any]) -> Task:
+        """What `packed` gave."""
+        return cls(**parts | {"point": Point.unpacked(parts["point"]), "folder": Path(parts["folder"])})
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ def perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
     with telling(task.point.scenario):
         _check_content(task)
         simulation, notes = checkpoint.resumed(
-            lambda: Simulation(task.point.scenario, task.run, task.threads), task.folder
+            lambda: Simulation(task.point.scenario, task.run, task.threads, task.paranoid), task.folder
         )
     for note in notes:
         told.note(f"run {task.run} {', '.join(map(str, task.point.values.values()))}: {note}".replace(" :", ":"))
@@ -300,6 +310,7 @@ def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: di
         "nodes": simulation.world.nodes,
         "threads": task.threads,
         "scenario_file": scenario.file,
+        "code_files": [str(path) for path in scenario.code_files()],
         "data_sha256": simulation.data_digest,
         "guarantees": guarantees(simulation),
         "times": {name: round(seconds, 3) for name, seconds in (times | _of_layers(simulation)).items()},

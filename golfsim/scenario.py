@@ -13,9 +13,9 @@ from golfsim.churn import ChurnConfig
 from golfsim.condition import Condition
 from golfsim.errors import UserError, nearest
 from golfsim.placement import NodesConfig
-from golfsim.places import scenario_file
+from golfsim.places import is_file, scenario_file
 from golfsim.problems import Neighbours, Problem, ScenarioError, explain, shown
-from golfsim.protocol import Protocol, find
+from golfsim.protocol import Protocol, code_file, find
 from golfsim.records import Raw
 from golfsim.settings import DataConfig, ObserveConfig, PlotConfig, Settings, StopConfig
 from golfsim.source import Changes, Source
@@ -58,13 +58,14 @@ class Scenario(Settings):
     _source: Source = PrivateAttr()
 
     @classmethod
-    def load(cls, file: str | Path, changes: Changes = ()) -> Scenario:
+    def load(cls, file: str | Path, changes: Changes = (), *, allow_code: bool = False) -> Scenario:
         """Read and check a file, with changes by path: ``{"learning.learner": "logistic"}`` or ``["cycles=50"]``.
 
-        The bare name of a scenario that comes with golfsim (`golfsim list scenarios`) will do as well.
+        The bare name of a scenario that comes with golfsim (`golfsim list scenarios`) will do as well. Protocol files
+        that it names are run: those in its own folder, and with `allow_code` all others, too.
         """
         try:
-            return cls._checked(Source.read(scenario_file(file), cls.model_fields), changes)
+            return cls._checked(Source.read(scenario_file(file), cls.model_fields, allow_code), changes)
         except RecursionError:
             raise ScenarioError([f"{file}: lists or tables are nested too deeply"]) from None
 
@@ -90,6 +91,15 @@ class Scenario(Settings):
 
             tree = given.tree_with(tree, data, test_data, label, graphs or {})
         return cls._checked(Source("scenario", Path(folder).absolute(), dict(tree), {}, tuple(cls.model_fields)), ())
+
+    def packed(self) -> str:
+        """The scenario as JSON, for another process."""
+        return self._source.packed()
+
+    @classmethod
+    def unpacked(cls, text: str) -> Scenario:
+        """What `packed` gave, checked anew."""
+        return cls._checked(Source.unpacked(text), ())
 
     def change(self, changes: Changes, where: str | None = None) -> Scenario:
         """A copy with other values at some paths, checked anew; `where` names the place of the changes in errors."""
@@ -138,6 +148,11 @@ class Scenario(Settings):
         """The layers of a run by name, lowest first, not yet set up; `raw` is the layer of the nodes' own records."""
         return _build(self._source, seed, raw)[0]
 
+    def code_files(self) -> list[Path]:
+        """The files of the user's own whose code the layers run."""
+        uses = [str(table["use"]) for table in self.protocol]
+        return sorted({path for use in uses if (path := code_file(use, self.folder)) is not None})
+
     @property
     def condition(self) -> Condition | None:
         """The condition of `[stop]`."""
@@ -176,7 +191,7 @@ def _build(source: Source, seed: int, raw: Raw | None) -> tuple[Layers, list[Pro
         known = layers | ({"raw": raw} if raw else {})
         broken = frozenset(name for name, other in names.items() if other < place and name not in layers)
         later = frozenset(name for name, other in names.items() if other > place and name not in layers)
-        layer, wrong = _layer(table, seed, source.folder, Neighbours(known, broken, later))
+        layer, wrong = _layer(table, seed, source, Neighbours(known, broken, later))
         found += [Problem(("protocol", place, *problem.path), problem.what, problem.hint) for problem in wrong]
         if layer is not None:
             layers[layer.name] = layer
@@ -184,22 +199,24 @@ def _build(source: Source, seed: int, raw: Raw | None) -> tuple[Layers, list[Pro
 
 
 def _layer(
-    table: dict[str, Any], seed: int, folder: Path, around: Neighbours
+    table: dict[str, Any], seed: int, source: Source, around: Neighbours
 ) -> tuple[Protocol[Any] | None, list[Problem]]:
     found = _name_taken(table.get("name"), around)
     try:
-        protocol = _protocol(table, folder)
+        protocol = _protocol(table, source)
         context = {"layers": around.earlier}
         config = protocol.Config.model_validate(table, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         return None, found + explain(error, protocol.Config, table, around=around)
     except UserError as error:
         return None, [*found, Problem((error.key or "use",), error.what, error.hint or "")]
-    return (None, found) if found else (protocol(config.name, config, seed, folder), [])
+    return (None, found) if found else (protocol(config.name, config, seed, source.folder), [])
 
 
 def _name_taken(name: Any, around: Neighbours) -> list[Problem]:
     reserved = [*Scenario.model_fields, "raw", "world"]
+    if not isinstance(name, str):  # that is told by itself
+        return []
     if name in reserved:
         return [Problem(("name",), f"“{name}” is reserved", f"a layer may not be called {', '.join(reserved)}")]
     if name in around.earlier:
@@ -207,13 +224,13 @@ def _name_taken(name: Any, around: Neighbours) -> list[Problem]:
     return []
 
 
-def _protocol(table: dict[str, Any], folder: Path) -> type[Protocol[Any]]:
+def _protocol(table: dict[str, Any], source: Source) -> type[Protocol[Any]]:
     use = table.get("use")
     if not isinstance(use, str):
         what = "missing" if use is None else f"expected text; got {shown(use)}"
         raise UserError(what, key="use", hint='the protocol to run, e.g. use = "newscast"')
     try:
-        return find(use, folder)
+        return find(use, source.folder, source.allow_code)
     except UserError:
         raise
     except (Exception, SystemExit) as error:
@@ -247,7 +264,7 @@ def _check_data(scenario: Scenario) -> Iterable[Problem]:
         yield Problem(("data", "set"), f"there is no data set “{name}”", nearest(name, cards()))
     for key in ("file", "test_file"):
         name = data.get(key)
-        if isinstance(name, str) and not (scenario.folder / name).is_file():
+        if isinstance(name, str) and not is_file(scenario.folder / name):
             hint = "the path is relative to the scenario file"
             yield Problem(("data", key), f"there is no file {shown(name)}", hint)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ from golfsim.toml_lines import key_lines, leaves, line_of
 Changes = Mapping[str, Any] | Iterable[str]
 
 BARE = re.compile(r"[\w-]+")
+TIME = "a date or time of TOML"
 TWICE = ("Cannot overwrite a value", "this key stands twice in its table")
 
 
@@ -33,12 +35,27 @@ class Source:
     lines: dict[KeyPath, int]
     top_level: tuple[str, ...]
     origin: dict[KeyPath, str] = field(default_factory=dict)
+    allow_code: bool = False  # also that of protocol files outside the folder
 
     @classmethod
-    def read(cls, path: Path, top_level: Iterable[str]) -> Source:
+    def read(cls, path: Path, top_level: Iterable[str], allow_code: bool = False) -> Source:
         """The tree and lines of a file; what is not TOML is refused."""
         text = _text_of(path)
-        return cls(str(path), path.parent.absolute(), _parse(path, text), key_lines(text), tuple(top_level))
+        tree, lines = _parse(path, text), key_lines(text)
+        return cls(str(path), path.parent.absolute(), tree, lines, tuple(top_level), allow_code=allow_code)
+
+    def packed(self) -> str:
+        """All of it as JSON, for another process."""
+        parts = vars(self) | {key: list(getattr(self, key).items()) for key in ("lines", "origin")}
+        return json.dumps(parts | {"folder": str(self.folder)}, default=_packed_time)
+
+    @classmethod
+    def unpacked(cls, text: str) -> Source:
+        """What `packed` gave."""
+        parts = json.loads(text, object_hook=_unpacked_time)
+        for key in ("lines", "origin"):
+            parts[key] = {tuple(path): value for path, value in parts[key]}
+        return cls(**parts | {"folder": Path(parts["folder"]), "top_level": tuple(parts["top_level"])})
 
     def changed(self, changes: Changes, where: str | None = None) -> Source:
         """A copy with other values at some paths; `where` names the place of the changes in messages."""
@@ -117,6 +134,15 @@ class Source:
             name = self.layer_tables().get(int(path[1]), {}).get("name")
             path = (name, *path[2:]) if isinstance(name, str) and BARE.fullmatch(name) else path
         return ".".join(str(word) if BARE.fullmatch(str(word)) else shown(str(word)) for word in path)
+
+
+def _packed_time(value: Any) -> dict[str, str]:
+    """Dates and times, which TOML has and JSON has not."""
+    return {TIME: value.isoformat()}
+
+
+def _unpacked_time(table: dict[str, Any]) -> Any:
+    return tomllib.loads(f"time = {table[TIME]}")["time"] if table.keys() == {TIME} else table
 
 
 def _text_of(path: Path) -> str:

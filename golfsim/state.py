@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import numpy as np
+
+P = TypeVar("P")
 
 
 class Stateful:
@@ -35,6 +38,14 @@ class Stateful:
                 value[...] = _matching(type(self).__name__, name, value, arrays)
             else:
                 setattr(self, name, type(value)(_matching(type(self).__name__, name, np.asarray(value), arrays)[()]))
+
+    def parts(self, kind: type[P]) -> Iterator[tuple[str, P]]:
+        """The parts of one kind, and those of its parts, by name."""
+        for name, value in self._public().items():
+            if isinstance(value, kind):
+                yield name, value
+            elif isinstance(value, Stateful):
+                yield from ((f"{name}/{inner}", part) for inner, part in value.parts(kind))
 
     def _public(self) -> dict[str, Any]:
         public = {n: v for n, v in vars(self).items() if not n.startswith("_") and n not in self._not_state}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import golfsim
 from golfsim.kernels import ROOTS, digest_of
 from golfsim.log import LOG, Piece, about
+from golfsim.places import is_file
 
 if TYPE_CHECKING:
     from golfsim.scenario import Scenario
@@ -124,7 +125,7 @@ def _inputs(essence: Any, folder: Path) -> dict[str, str]:
         file, _, _ = text.rpartition(":")
         if file.endswith(".py"):
             found[text] = digest_of(sorted((folder / file).parent.glob("*.py")))
-        elif _is_file(folder / text):
+        elif is_file(folder / text):
             found[text] = digest_of([folder / text])
     return found
 
@@ -147,13 +148,6 @@ def _texts(tree: Any) -> Iterator[str]:
     elif isinstance(tree, dict | list | tuple):
         for value in tree.values() if isinstance(tree, dict) else tree:
             yield from _texts(value)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _sha256(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from golfsim.errors import UserError
@@ -14,6 +15,7 @@ from golfsim.scenario import Scenario
 from golfsim.store import INDEX
 
 Changes = dict[str, Any]
+MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,25 @@ class Point:
         return self.scenario.dump()
 
     @cached_property
+    def packed(self) -> dict[str, Any]:
+        """All of it in what JSON knows, for another process."""
+        return {"values": self.values, "scenario": self.scenario.packed(), "folder": self.folder}
+
+    @classmethod
+    def unpacked(cls, parts: dict[str, Any]) -> Point:
+        """What `packed` gave."""
+        return cls(parts["values"], _scenario(parts["scenario"]), parts["folder"])
+
+    @cached_property
     def kind(self) -> str:
         """What decides which kernels its runs need: the scenario without numbers, which change no type."""
         return json.dumps(_shape(self.scenario.model_dump(mode="json", exclude={"name", "plot"})))
+
+
+@lru_cache(maxsize=64)
+def _scenario(text: str) -> Scenario:
+    """Kept: the runs of a point share it."""
+    return Scenario.unpacked(text)
 
 
 def _shape(value: Any) -> Any:
@@ -47,12 +65,19 @@ def points(scenario: Scenario) -> list[Point]:
     """All combinations: each case with each value of each key; the keys of a zip group vary together."""
     plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
     found: list[Point] = []
-    for combination in itertools.product(_cases(scenario), *_axes(scenario)):
+    told: set[str] = set()
+    cases, axes = _cases(scenario), _axes(scenario)
+    number = math.prod([len(cases), *map(len, axes)])
+    if number > MOST_POINTS:
+        what = f"{number} points are too many; at most {MOST_POINTS}"
+        raise UserError(what, key="sweep", hint="vary fewer keys, or let lists of a zip group vary together")
+    for combination in itertools.product(cases, *axes):
         values = {key: value for part in combination for key, value in part[0].items()}
         changes = {key: value for part in combination for key, value in part[1].items()}
         where = f"{scenario.file}, at " + ", ".join(f"{k} = {v}" for k, v in values.items())
-        if any(values == point.values for point in found):
+        if repr(values) in told:
             raise UserError("two points of the sweep are the same", key="sweep", hint="each value may stand there once")
+        told.add(repr(values))
         folder = _folder(values, {INDEX, *(point.folder for point in found)})
         found.append(Point(values, plain.change(changes, where=where) if changes else plain, folder))
     return found

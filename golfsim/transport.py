@@ -378,6 +378,11 @@ class Mailbox(Stateful):
         for name, like in rows.items():
             setattr(self, name, np.zeros((capacity, *like.shape[1:]), like.dtype))
 
+    @property
+    def under_way(self) -> int:
+        """How many messages are in it."""
+        return self.dst.size - self.free_count
+
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NDArray[Any]: ...

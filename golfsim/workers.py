@@ -1,24 +1,27 @@
 """Local worker processes: each makes one run after the other and tells this process about it.
 
 Workers are fresh interpreters, never forks (a forked child inherits broken thread pools), and speak through their
-standard input and output. A worker whose master is gone ends at once; a worker that dies takes nothing with it but the
-cycles since its last checkpoint, and its run is taken up by another one.
+standard input and output, in lines of JSON: nothing that comes through a pipe is ever run. A worker whose master is
+gone ends at once; a worker that dies takes nothing with it but the cycles since its last checkpoint, and its run is
+taken up by another one.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
+from golfsim.errors import UserError
 from golfsim.runner import Interrupt, Outcome, Task, Told, attempt
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ class Worker:
             start_new_session=True,  # Ctrl-C is for the master, which tells its workers
         )
         threading.Thread(target=self._listen, args=(events,), daemon=True).start()
-        self.say("shared", shared)
+        self.say("shared", [(key, str(place)) for key, place in shared.items()])
 
     def _listen(self, events: SimpleQueue[tuple[Worker, str, Any]]) -> None:
         for kind, what in _messages(self._process.stdout):
@@ -61,7 +64,7 @@ class Worker:
     def give(self, task: Task) -> None:
         """Let it make a run."""
         self.task = task
-        self.say("task", task)
+        self.say("task", task.packed())
 
     def end(self) -> None:
         """Kill it."""
@@ -116,7 +119,7 @@ class _Pool:
         elif kind == "done":
             worker.task = None
             self._compiled(task)
-            yield task, what
+            yield task, Outcome(**what)
         else:
             worker.task = None
             self._compiled(task)
@@ -183,18 +186,17 @@ def python(module: str, function: str) -> list[str]:
 
 
 def _say(stream: IO[bytes], kind: str, what: Any) -> None:
-    pickle.dump((kind, what), stream)
+    stream.write(json.dumps((kind, what)).encode() + b"\n")
     stream.flush()
 
 
 def _messages(stream: IO[bytes] | None) -> Iterator[tuple[str, Any]]:
     """What the other side says, until it is gone."""
     assert stream is not None
-    while True:
-        try:
-            yield pickle.load(stream)
-        except (EOFError, OSError, pickle.UnpicklingError):
-            return
+    with suppress(OSError, ValueError):
+        for line in stream:
+            kind, what = json.loads(line)
+            yield kind, what
 
 
 # The worker's side
@@ -204,15 +206,22 @@ def serve() -> None:
     """Make the runs that the master asks for, until it is gone."""
     master = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a protocol prints is not for the master
-    tasks: SimpleQueue[Task] = SimpleQueue()
+    tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
     interrupt = Interrupt()
     threading.Thread(target=_obey, args=(tasks, interrupt), daemon=True).start()
     while True:
-        task = tasks.get()
-        _say(master, "done", attempt(task, _telling(master), interrupt))
+        _say(master, "done", vars(_made(tasks.get(), _telling(master), interrupt)))
 
 
-def _obey(tasks: SimpleQueue[Task], interrupt: Interrupt) -> None:
+def _made(packed: dict[str, Any], told: Told, interrupt: Interrupt) -> Outcome:
+    try:
+        task = Task.unpacked(packed)
+    except UserError as error:  # a file that the scenario names has changed meanwhile
+        return Outcome("failed", error=str(error))
+    return attempt(task, told, interrupt)
+
+
+def _obey(tasks: SimpleQueue[dict[str, Any]], interrupt: Interrupt) -> None:
     from golfsim import datasets
 
     try:
@@ -222,7 +231,7 @@ def _obey(tasks: SimpleQueue[Task], interrupt: Interrupt) -> None:
             elif kind == "stop":
                 interrupt.asked = True
             elif kind == "shared":
-                datasets.shared.update(what)
+                datasets.shared.update({tuple(key): Path(place) for key, place in what})
     finally:
         os._exit(1)
 

@@ -19,7 +19,7 @@ from golfsim.learner import Learner
 from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import Guarantee
 from golfsim.overlay import Overlay
-from golfsim.packets import ARRIVED, WAITING, Numbers, Packets, Rules, draw_circuits
+from golfsim.packets import ARRIVED, UNDER_WAY, WAITING, Numbers, Packets, Rules, draw_circuits
 from golfsim.protocol import Layer, LayerConfig
 from golfsim.questions import Costs, Questions, rms_errors
 from golfsim.records import Raw
@@ -399,6 +399,14 @@ class AnonML(Learner[AnonMLConfig]):
         subsets, alphabets = self._questions.subsets, self._questions.coder.alphabets
         found = train(projected, subsets, alphabets, self.config.trained(), self.key("training"), threads=world.threads)
         self.table[:], self.weight[:], self.used = found.table, found.score, int(accepted.sum())
+
+    def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
+        """The record that each node answers with; the others are by packet or by question."""
+        return {"record": self.record}
+
+    def under_way(self) -> int:
+        """Packets between two stops, and answers about cuts."""
+        return int((self.packets.status == UNDER_WAY).sum() + (self.answer_due > self.turn).sum())
 
     def holders(self, world: World) -> NDArray[np.int32]:
         """The aggregator, once it has a model."""

@@ -217,6 +217,10 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         label = np.asarray(sums.argmax(axis=1), np.int32)
         return (2 * z[np.arange(len(z)), label] - z.sum(axis=1)) / np.float32(self.models), label
 
+    def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
+        """How far each node's records are published; the others are by record, or follow the records below."""
+        return {"stop": self.stop}
+
     def capacity(self) -> NDArray[np.int64]:
         """Records that each node will ever have."""
         return self.config.records.capacity()

@@ -661,6 +661,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     # What nodes predict
 
+    def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
+        """All but the published models, of which there may be as many as nodes."""
+        return {name: array for name, array in super().of_nodes(world).items() if name != "published"}
+
     def holders(self, world: World) -> Nodes:
         """Online nodes that follow the protocol and have a model to predict with."""
         nodes = super().holders(world)

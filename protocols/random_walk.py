@@ -243,6 +243,14 @@ class Walk(Descent[C]):
         self._count(world, sent, sent, 0)
         return path
 
+    def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
+        """None: models belong to walkers, of which there may be as many as nodes."""
+        return {}
+
+    def under_way(self) -> int:
+        """The tokens that take time."""
+        return int((self.to != LOST).sum())
+
     def holders(self, world: World) -> NDArray[np.int32]:
         """The walkers that are not lost."""
         alive = self.begun if self.config.path == "tour" else ~self._gone()

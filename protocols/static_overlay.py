@@ -139,7 +139,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
                 warnings.simplefilter("ignore", UserWarning)  # an empty file is a graph without edges
                 edges = np.loadtxt(lines, dtype=np.int64, usecols=(0, 1), ndmin=2, comments="#").reshape(-1, 2)
         except OSError as error:
-            raise self._wrong("file", f"{path}: {error.strerror}") from None
+            raise self._wrong("file", f"{path}: {error.strerror or error}") from None
         except ValueError as error:
             raise self._wrong("file", f"{path}: expected two node numbers a line: {error}") from None
         if edges.size and not (edges.min() >= 0 and edges.max() < nodes):

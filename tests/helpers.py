@@ -1,12 +1,14 @@
 """Small scenarios, worlds and layers to test with."""
 
 import copy
+import sys
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
+from golfsim import cli
 from golfsim.engine import Simulation
 from golfsim.overlay import Overlay
 from golfsim.protocol import LayerConfig
@@ -77,6 +79,16 @@ def assert_same_state(one, other):
         assert left[name].dtype == right[name].dtype, name
         assert left[name].shape == right[name].shape, name
         assert left[name].tobytes() == right[name].tobytes(), name
+
+
+def command(capsys, monkeypatch, *words):
+    """Run a command in this process: (exit status, output, errors)."""
+    monkeypatch.setattr(sys, "argv", ["golfsim", *map(str, words)])
+    try:
+        code = cli.main()
+    except SystemExit as end:
+        code = end.code
+    return code or 0, *capsys.readouterr()
 
 
 def make_world(

@@ -3,16 +3,18 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import tomllib
+from functools import partial
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from helpers import AVERAGING, HERE, learning_tree, tree
+from helpers import AVERAGING, HERE, command, learning_tree, tree
 
 import golfsim
 from golfsim import batch, cli, explain, manual, progress, runner
@@ -25,7 +27,7 @@ SHIPPED, DOCS = HERE.parent / "scenarios", HERE.parent / "docs"
 UNIFORM = {"name": "peers", "use": "uniform"}
 NEWSCAST = {"name": "peers", "use": "newscast", "view": 5}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
-AVERAGES = AVERAGING | {"use": f"{HERE}/user_protocols/averaging.py:Averaging"}
+AVERAGES = AVERAGING | {"use": "averaging.py:Averaging"}
 
 
 def written(path, table):
@@ -44,22 +46,14 @@ def learning(tmp_path):
 @pytest.fixture
 def averaging(tmp_path):
     """The file of a small scenario without data."""
+    shutil.copy(HERE / "user_protocols/averaging.py", tmp_path)
     return written(tmp_path / "average.toml", tree(UNIFORM, AVERAGES, nodes=10, cycles=5))
 
 
 @pytest.fixture
 def golfsim_(capsys, monkeypatch):
     """Run a command in this process: (exit status, output, errors)."""
-
-    def command(*words):
-        monkeypatch.setattr(sys, "argv", ["golfsim", *map(str, words)])
-        try:
-            code = cli.main()
-        except SystemExit as end:
-            code = end.code
-        return code or 0, *capsys.readouterr()
-
-    return command
+    return partial(command, capsys, monkeypatch)
 
 
 def run_at(results, number=1):

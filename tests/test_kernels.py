@@ -165,7 +165,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from golfsim.protocol import find
-module = sys.modules[find(USE, Path.cwd()).__module__]
+module = sys.modules[find(USE, Path.cwd(), allow_code=True).__module__]
 out = np.empty(1, np.bool_)
 module.lonely(np.full((1, 3), -1), np.zeros(1, np.int32), np.ones(1, np.bool_), out)
 print(out[0])

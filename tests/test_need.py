@@ -1,0 +1,119 @@
+"""How much memory a run will need is told before it starts, for every protocol, and what does not fit is refused."""
+
+import tracemalloc
+
+import pytest
+from helpers import HERE, tree
+from hypothesis import given
+from hypothesis import strategies as st
+from test_contract import DATA, ENTRIES, accepted, scenario
+
+from golfsim import batch, estimate, memory, need
+from golfsim.engine import Simulation
+from golfsim.errors import UserError
+from golfsim.problems import ScenarioError
+from golfsim.scenario import Scenario
+
+NEWSCAST = {"name": "peers", "use": "newscast", "view": 20}
+LARGER = 6000
+SHARE = 0.25  # by which a prediction may be wrong
+MEASURED = [
+    "uniform", "static_overlay", "newscast", "golf, everything remembered", "golf over newscast", "random_walk",
+    "data_perturbation", "regularised_erm", "group_aggregation", "group_aggregation by gossip",
+]  # fmt: skip
+
+
+def peak(table):
+    """The largest amount of memory that a run allocates at a time."""
+    tracemalloc.start()
+    try:
+        run = Simulation(Scenario.of(table, HERE))
+        for _ in run:
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.needs_jit
+@pytest.mark.parametrize("delayed", [False, True], ids=["at once", "delayed"])
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_small_networks_need_tells_what_a_large_one_needs(name, delayed, monkeypatch):
+    entry = ENTRIES[name]
+    transport = accepted(entry, probed=False) if delayed else {}
+    if delayed and "delay" not in transport:
+        pytest.skip("accepts no delay")
+    monkeypatch.setattr(need, "used", lambda: 0)
+    table = scenario(entry, probed=False, number=LARGER, cycles=3, transport=transport)
+    foreseen = need._carried_on(Scenario.of(table, HERE), LARGER, 1, False)
+    assert foreseen == pytest.approx(peak(table), rel=SHARE)
+
+
+@given(st.integers(1, 1000), st.integers(0, 10**6), st.integers(1, 10**4), st.sampled_from([0, 1, 3]))
+def test_a_line_and_a_parabola_are_carried_on(few, constant, slope, bend):
+    def needed(nodes):
+        return constant + slope * nodes + bend * nodes**2
+
+    nodes = 50 * few
+    found = need._line_or_parabola(few, needed(few), needed(2 * few), needed(4 * few), nodes)
+    lost = bend and needed(4 * few) - needed(2 * few) <= 2.4 * (needed(2 * few) - needed(few))  # hardly bent as yet
+    assert lost or found == pytest.approx(needed(nodes), rel=1e-6)
+
+
+def test_what_needs_little_is_not_measured(monkeypatch):
+    monkeypatch.setattr(need, "_carried_on", None)
+    assert need.predicted(Scenario.of(tree(NEWSCAST, nodes=1000), HERE)) is None
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """So much memory that a run of a thousand nodes does not fit."""
+    monkeypatch.setattr(need, "available", lambda: 100_000)
+    monkeypatch.setattr(estimate, "available", lambda: 100_000)
+    monkeypatch.setattr(need, "used", lambda: 10)
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
+    with pytest.raises(ScenarioError, match=r"nodes: needs about \d+ KiB of memory, 97\.7 KiB available"):
+        batch.run(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.How())
+    assert not list(tmp_path.rglob("log.parquet"))
+
+
+def test_a_dry_run_tells_that_it_does_not_fit_and_tries_nothing(little, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "try_out", None)
+    told = estimate.text(estimate.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.How()))
+    assert "needs about" in told
+    assert "97.7 KiB available: it would be refused" in told
+
+
+def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(need, "predicted", lambda *_: 40)
+    monkeypatch.setattr(need, "available", lambda: 100)
+    monkeypatch.setattr(batch, "cores", lambda: 3)
+    scenario = Scenario.of(tree(NEWSCAST, nodes=5, cycles=1, runs=3), HERE)
+    with pytest.raises(UserError, match="3 workers do not fit into memory, 2 do\n    --workers 2"):
+        batch.run(scenario, tmp_path / "r", batch.How(workers=3))
+    assert len(batch.run(scenario, tmp_path / "r", batch.How(workers=None)).outcomes) == 3
+
+
+def test_more_nodes_than_any_memory_holds_are_refused_at_once():
+    found = need.predicted(Scenario.of(tree(NEWSCAST, nodes=2**31 - 1), HERE))
+    assert found is None or found > 2**35
+
+
+def test_data_that_nodes_share_out_is_made_smaller_with_them():
+    table = scenario(ENTRIES["golf"], number=4000)
+    small = need._smaller(Scenario.of(table, HERE), 4000, 500)
+    assert small.data.train == 1000
+    repeated = table | {"nodes": {"records": 2, "number": 4000, "repeat": True}, "data": DATA | {"train": 100}}
+    small = need._smaller(Scenario.of(repeated, HERE), 4000, 500)
+    assert (small.nodes.number, small.data.train) == (500, 100)
+
+
+def test_limits_of_the_process_and_of_its_group_count(tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text("5000\n")
+    (tmp_path / "memory.current").write_text("2000\n")
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    assert memory.available() == 3000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available() > 10**6

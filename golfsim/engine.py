@@ -123,6 +123,7 @@ class Simulation:
         """
         world = self.world
         if self._watch:
+            world.settle()
             self._watch.begin()
         world.advance()
         if self.raw:
@@ -136,16 +137,20 @@ class Simulation:
                 if not layer.apart:
                     world.settle()
                 layer.step(world)
+        self.finished = self._looked_at(world.cycle >= self.scenario.cycles)
+
+    def _looked_at(self, last: bool) -> bool:
+        """Check and measure what this cycle asks for; whether the run ends with it."""
+        world, due = self.world, self.observer.due(self.world.cycle)
+        if self._watch or due or last:
+            world.settle()
         if self._watch:
             self._watch.end()
-        last = world.cycle >= self.scenario.cycles
-        if last or self.observer.due(world.cycle):
+        if due or last:
             check_models(world, self.layers)
-        stopped = world.order.size > 0 and self.observer.due(world.cycle) and self._observe()
-        self.finished = stopped or last
+        return (world.order.size > 0 and due and self._observe()) or last
 
     def _observe(self) -> bool:
-        self.world.settle()
         self.latest = self.observer.measure(self.world, self.layers)
         self.log.add(self.world.cycle, self.latest)
         self.observer.fill(self.log.tables, self.world, self.layers)

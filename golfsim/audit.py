@@ -33,6 +33,7 @@ RANDOM_PAIRS = 6
 SHORT = 50  # the first round has for each pair so many times fewer runs than the main one, and
 FEWEST_SHORT = 10  # at least these
 TOGETHER = "together"
+NOTHING = "nothing was released"
 MOST_TELLING = 1.0  # the ε that an audit sees best: with more, events of the other data set become rare
 Outputs = tuple[dict[str, Floats], dict[str, Floats]]  # on either data set, by layer: [runs, numbers]
 
@@ -209,7 +210,7 @@ def _worst_pair(subject: Subject, pairs: list[Pair], runs: int, seed: int) -> Pa
 def tell_apart(one: Floats, other: Floats, error: float) -> tuple[str, float]:
     """A lower bound on ε from outputs [runs, numbers] on two data sets, and the score that it is due to."""
     if not one.shape[1]:
-        return "nothing was released", 0.0
+        return NOTHING, 0.0
     (fit, choose, test), (fit_n, choose_n, test_n) = (_quarters_and_half(outputs) for outputs in (one, other))
     best: tuple[float, str, scores.Score, float, bool] | None = None
     for name, score in scores.guesses(fit, fit_n):
@@ -240,21 +241,14 @@ def rendered(found: Audit) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    for title in (
-        "point",
-        "layer",
-        "unit",
-        "stated ε",
-        f"ε is at least ({found.confidence:.0%})",
-        "worst pair",
-        "runs",
-    ):
-        table.add_column(title)
+    several = len({row.point for row in found.findings}) > 1
+    titles = ("layer", "unit", "stated ε", f"ε is at least ({found.confidence:g})", "worst pair", "runs")
+    table = Table(*(["point"] if several else []), *titles, box=None, pad_edge=False)
     for row in found.findings:
-        stated = "nothing is stated" if row.stated is None else f"{row.stated:.4g}"
-        words = (row.point, row.layer, row.unit, stated, f"{row.bound:.4g}", row.pair, f"2 × {row.runs}")
-        table.add_row(*(Text(word, "bold red" if row.broken else "") for word in words))
+        stated = "nothing" if row.stated is None else f"{row.stated:.4g}"
+        words = (row.layer, row.unit, stated, f"{row.bound:.4g}", row.pair, f"2 × {row.runs}")
+        style = "bold red" if row.broken else ""
+        table.add_row(*(Text(word, style) for word in ((row.point, *words) if several else words)))
     return table
 
 
@@ -266,6 +260,7 @@ def summary(found: Audit) -> str:
     lines = [f"broken: “{row.layer}” states ε = {row.stated:g} and spends at least {row.bound:.4g}" for row in broken]
     if not broken:
         lines.append("nothing was seen to spend more than it states")
+    lines += [f"“{row.layer}” released nothing that an audit can see" for row in found.findings if row.score == NOTHING]
     seldom = [row for row in found.findings if row.stated is not None and row.stated > found.ceiling]
     if seldom or any(row.stated is None for row in found.findings):
         lines.append(f"so many runs cannot show more than ε = {found.ceiling:.3g}; more need more runs")

@@ -37,9 +37,9 @@ class HalvingSchedule(Settings):
 Schedule = Annotated[UniformSchedule | HalvingSchedule, Field(discriminator="kind")]
 
 
-def visits_of(schedule: UniformSchedule | HalvingSchedule) -> int:
-    """How many visits spend the budget, or nearly so: of halves, four leave a sixteenth."""
-    return schedule.visits if isinstance(schedule, UniformSchedule) else 4
+def visits_of(schedule: UniformSchedule | HalvingSchedule, most: int = 8) -> int:
+    """How many visits spend the budget, or nearly so (of halves, four leave a sixteenth); at most so many."""
+    return min(schedule.visits, most) if isinstance(schedule, UniformSchedule) else 4
 
 
 class Budget(NamedTuple):

@@ -716,11 +716,11 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         """One group, of none but those who are sure to add their share, for a few aggregations and one too many."""
         config = self.config
         members = config.honest or config.group
-        records, cycles = max(config.min_records, CROWD), 2 * min(config.times + 1, 4) + 1
-        changes: dict[str, Any] = {"group": members, "quorum": min(config.needed, members)}
+        cycles = 2 * min(config.times + 1, 4) + 1
+        changes: dict[str, Any] = {"group": members, "quorum": min(config.needed, members), "min_records": 1}
         if config.trust == "none":
             changes["sum"] = "plain"  # masks hide from the curator what those who collude with it can tell
-        return Audited(nodes=members, records=records, cycles=cycles, norm="l2", changes=changes)
+        return Audited(nodes=members, records=CROWD, cycles=cycles, norm="l2", changes=changes)
 
     def guarantee(self) -> Guarantee:
         """ε over all aggregations that a node can take part in."""

@@ -379,7 +379,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     def audited(self) -> Audited:
         """One node with so many records that one of them can go against the others, for each λ of a private choice."""
         parts = self.config.choices.size + 1 if self.config.lam == "private" else 1
-        return Audited(nodes=1, records=max(CROWD * parts, self.config.min_records), cycles=1, norm="l2")
+        return Audited(nodes=1, records=CROWD * parts, cycles=1, norm="l2", changes={"min_records": 1})
 
     def guarantee(self) -> Guarantee:
         """ε per record or node over all fits and models; for rules as published, the ε that they truly give."""

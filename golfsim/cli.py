@@ -436,6 +436,41 @@ def _type_of(setting: dict[str, Any]) -> str:
     return f"{setting['type']}{', required' if setting['required'] else default}"
 
 
+@app.command()
+def audit(
+    file: File,
+    runs: Annotated[int, typer.Option(min=100, help="on each of two neighbouring data sets")] = 4000,
+    seed: Annotated[int | None, typer.Option(min=0, help="of the noise; default: the scenario's")] = None,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999999, help="of all that is told together")] = 0.95,
+    every_point: Annotated[
+        bool, typer.Option("--every-point", help="also those points of a sweep that differ in numbers only")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    set_: Set = [],  # noqa: B006 - typer wants a plain default
+) -> None:
+    """Try how much a private strategy gives away at least, beside the ε that it states.
+
+    Its private layers run many times in a network of a few nodes, on data sets that differ in one record (or node).
+    Ends with 1, and in red, when more is seen to be spent than is stated.
+    """
+    from golfsim import audit as auditing
+    from golfsim import runner
+    from golfsim.scenario import Scenario
+
+    scenario = Scenario.load(file, set_)
+    with runner.telling(scenario):
+        found = auditing.audit(scenario, runs=runs, seed=seed, confidence=confidence, every_point=every_point)
+    if json_:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console(highlight=False).print(auditing.rendered(found))
+        print(auditing.summary(found))
+    if found.broken:
+        raise typer.Exit(1)
+
+
 @data_app.command()
 def fetch(
     name: Annotated[

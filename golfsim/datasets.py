@@ -122,6 +122,12 @@ def span(config: DataConfig) -> tuple[float, float] | None:
     return (-1.0, 1.0) if config.scale else None
 
 
+def caveat(config: DataConfig) -> str:
+    """What the scaling asked of the private records, and nothing accounts for."""
+    looked = config.bounds == "train" and "minmax" in config.scale
+    return "the training set's min-max bounds, which are not accounted for" if looked else ""
+
+
 def grouping(config: DataConfig) -> Grouping | None:
     """Which columns become features of few values, and their groups, where the set's card says so."""
     from golfsim.binning import Grouping

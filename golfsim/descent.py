@@ -67,6 +67,10 @@ class Descent(Learner[D]):
         """The λ that was chosen, if it was."""
         return {"lambda": self.lam} if self.config.lam == "published-cv" else {}
 
+    def released(self) -> NDArray[np.float64]:
+        """All models, as they go from node to node."""
+        return self.w.ravel().astype(np.float64) if self.touches_private_data else np.empty(0)
+
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """One matrix product for all models."""
         return score(self.w[nodes], x)

@@ -86,7 +86,7 @@ class Simulation:
             seed=self.seed,
             arrival=config.arrival,
             copies=int(np.bincount(placement.rows).max(initial=1)),
-            caveat=self._caveat(),
+            caveat=datasets.caveat(self.scenario.data) if self.scenario.data else "",
             about=self._about(data),
         )
 
@@ -95,11 +95,6 @@ class Simulation:
         assert config is not None
         moved = isinstance(self.scenario.nodes.split, FeatureSkewSplit)
         return About(data.features, None if moved else datasets.span(config), datasets.grouping(config))
-
-    def _caveat(self) -> str:
-        data = self.scenario.data
-        looked = data is not None and data.bounds == "train" and "minmax" in data.scale
-        return "the training set's min-max bounds, which are not accounted for" if looked else ""
 
     def layer(self, name: str) -> Protocol[Any]:
         """A layer by its name."""

@@ -237,15 +237,20 @@ def plan_of(perturbations: Sequence[Perturbation]) -> Plan:
 def report(key: np.uint64, cycle: int, peer: int, number: int, value: int, how: Perturbation) -> NDArray[np.uint64]:
     """One peer's perturbed string, as words of 64 bits: a function of key, cycle, peer and number alone."""
     one = Reports(*(np.array([x], np.int32) for x in (peer, number, 0, value)))
-    out = np.zeros((1, -(-how.values // LANES)), np.uint64)
-    write_strings(key, cycle, one, 0, 1, plan_of([how]), out)
-    return out.ravel()
+    return words_of(key, cycle, one, plan_of([how])).ravel()
+
+
+def words_of(key: np.uint64, cycle: int, reports: Reports, plan: Plan) -> NDArray[np.uint64]:
+    """The perturbed strings of reports, as words of 64 bits: a row each."""
+    out = np.zeros((reports.peer.size, -(-int(np.diff(plan.first).max()) // LANES)), np.uint64)
+    write_strings(key, cycle, reports, 0, reports.peer.size, plan, out)
+    return out
 
 
 def bits_of(strings: NDArray[np.uint64], values: int) -> NDArray[np.bool_]:
     """Words of strings [… , words] as single bits [… , values]."""
     lanes = strings[..., None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)
-    return lanes.reshape(*strings.shape[:-1], -1)[..., :values].astype(np.bool_)
+    return lanes.reshape(*strings.shape[:-1], strings.shape[-1] * LANES)[..., :values].astype(np.bool_)
 
 
 def collect(

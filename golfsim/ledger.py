@@ -37,6 +37,11 @@ class HalvingSchedule(Settings):
 Schedule = Annotated[UniformSchedule | HalvingSchedule, Field(discriminator="kind")]
 
 
+def visits_of(schedule: UniformSchedule | HalvingSchedule, most: int = 8) -> int:
+    """How many visits spend the budget, or nearly so (of halves, four leave a sixteenth); at most so many."""
+    return min(schedule.visits, most) if isinstance(schedule, UniformSchedule) else 4
+
+
 class Budget(NamedTuple):
     """A schedule as kernels see it, with the visits so far of every record."""
 

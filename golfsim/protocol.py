@@ -7,7 +7,7 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,20 @@ class LayerConfig(Settings):
     every: int = Field(1, ge=1, description="act every so many cycles")
 
 
+class Audited(NamedTuple):
+    """The smallest network and the fewest cycles in which a layer releases all that its guarantee is about.
+
+    `changes` are settings under which that shows piece by piece: what the guarantee holds for, and no less.
+    """
+
+    nodes: int = 2
+    records: int = 1  # of each node
+    features: int = 2
+    cycles: int = 2
+    norm: Literal["l1", "l2"] = "l1"  # the length that records may have
+    changes: dict[str, Any] = {}  # noqa: RUF012 - of a tuple, which nobody changes
+
+
 C = TypeVar("C", bound=LayerConfig)
 
 
@@ -82,17 +96,22 @@ class Protocol(Stateful, Generic[C]):
     Config: ClassVar[type[LayerConfig]] = LayerConfig
     accepts: ClassVar[frozenset[str]] = frozenset()  # of loss, delay, partition: what its messages may suffer
     apart: ClassVar[bool] = False  # its turn touches only what is its own, and others read that only in their turns
+    secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect somebody
     _not_state = frozenset({"name", "config"})
 
     def __init__(self, name: str, config: C, seed: int, folder: Path = Path()) -> None:
         self.name = name
         self.config = config
-        self._seed = seed
+        self._seed = self._secret_seed = seed
         self._folder = folder  # where relative paths of the scenario begin
 
     def key(self, purpose: str) -> np.uint64:
         """The key for the draws of one purpose of this layer."""
-        return rng.key(self._seed, self.name, purpose)
+        return rng.key(self._secret_seed if purpose in self.secret else self._seed, self.name, purpose)
+
+    def redraw_secrets(self, seed: int) -> None:
+        """From the next `setup` on let all that is secret be drawn anew, and all else be as it was."""
+        self._secret_seed = seed
 
     def acts(self, cycle: int) -> bool:
         """Whether the layer's schedule has a turn in this cycle."""
@@ -135,6 +154,14 @@ class Protocol(Stateful, Generic[C]):
     def guarantee(self) -> Guarantee:
         """What this layer provably gives those whose data it uses."""
         return Guarantee(None)
+
+    def released(self) -> NDArray[np.float64]:
+        """All numbers that others have seen by now of what it made of private data; asked for after each cycle."""
+        return np.empty(0)
+
+    def audited(self) -> Audited:
+        """What an audit has to run to see all that it releases."""
+        return Audited()
 
     def observe(self, world: World) -> dict[str, float]:
         """Metrics of this layer's own, by name."""

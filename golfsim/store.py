@@ -34,7 +34,7 @@ WHOLE = ("finished", "stopped")  # the states of a run that need not run again
 SHORT = 8  # digits of a hash in a folder's name
 ONLY_SHOWN = (  # sources that no row depends on
     "cli.py", "progress.py", "explain.py", "bench", "plot.py", "report", "results.py", "compare.py", "comparing",
-    "completion.py", "manual.py", "reference.py", "scaffold.py", "sklearn.py",
+    "completion.py", "manual.py", "audit.py", "auditing", "reference.py", "scaffold.py", "sklearn.py",
 )  # fmt: skip
 
 TABLES = """

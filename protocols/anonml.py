@@ -20,7 +20,7 @@ from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import Guarantee
 from golfsim.overlay import Overlay
 from golfsim.packets import ARRIVED, UNDER_WAY, WAITING, Numbers, Packets, Rules, draw_circuits
-from golfsim.protocol import Layer, LayerConfig
+from golfsim.protocol import Audited, Layer, LayerConfig
 from golfsim.questions import Costs, Questions, rms_errors
 from golfsim.records import Raw
 from golfsim.settings import Share
@@ -136,6 +136,7 @@ class AnonML(Learner[AnonMLConfig]):
 
     Config = AnonMLConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    secret = frozenset({"noise", "cuts"})
 
     # What is fixed beforehand: questions, budget, packets
 
@@ -389,7 +390,7 @@ class AnonML(Learner[AnonMLConfig]):
         accepted = self.verdict == tokens.ACCEPTED
         if self.used or early or not world.online[self.aggregator] or not accepted.any():
             return
-        reports = Reports(self._sender, self._number, self._question.astype(np.int32), self.value)
+        reports = self._reports(np.arange(self._sender.size))
         counts, arrived = histograms.collect(self.key("noise"), 0, reports, accepted, self._plan, world.threads)
         estimates = histograms.estimate(counts, arrived, self._plan)
         project = histograms.project if self.config.projection == "simplex" else histograms.clip
@@ -408,6 +409,11 @@ class AnonML(Learner[AnonMLConfig]):
         """Packets between two stops, and answers about cuts."""
         return int((self.packets.status == UNDER_WAY).sum() + (self.answer_due > self.turn).sum())
 
+    def _reports(self, packets: Numbers) -> Reports:
+        """What these packets carry, before it is perturbed."""
+        question = self._question[packets].astype(np.int32)
+        return Reports(self._sender[packets], self._number[packets], question, self.value[packets])
+
     def holders(self, world: World) -> NDArray[np.int32]:
         """The aggregator, once it has a model."""
         return np.array([self.aggregator] if self.used else [], np.int32)
@@ -424,6 +430,22 @@ class AnonML(Learner[AnonMLConfig]):
         return np.full(nodes.size, self.used, np.int32)
 
     # What it costs, and what is seen
+
+    def released(self) -> NDArray[np.float64]:
+        """The answers about cuts, and every bit of the strings that members have sent."""
+        sent = np.flatnonzero((self._kind == HONEST) & (self.packets.sent > 0))
+        longest = int(np.diff(self._plan.first).max())
+        bits = np.zeros((self._kind.size, longest))
+        words = histograms.words_of(self.key("noise"), 0, self._reports(sent), self._plan)
+        bits[sent] = histograms.bits_of(words, longest)
+        return np.concatenate([self.search.greater.ravel(), bits.ravel()])
+
+    def audited(self) -> Audited:
+        """One peer whose packets go straight to the aggregator, about numbers: all others' answers are their own."""
+        number = 2 if self.config.subsets == "all" else self.config.subsets
+        changes: dict[str, Any] = {"aggregator": 0, "partitions": 1, "groups": 1, "grouping": "none", "categories": {}}
+        changes |= {"relays": 0, "window": 1, "stagger": 0, "colluding": 0.0, "repeats": 0.0, "outsiders": 0.0}
+        return Audited(features=number * self.config.subset_size, changes=changes | {"forgeries": 0.0})
 
     def guarantee(self) -> Guarantee:
         """ε per record: the sum over all its answers, whatever the file calls ε."""

@@ -225,6 +225,14 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         """Records that each node will ever have."""
         return self.config.records.capacity()
 
+    def released(self) -> NDArray[np.float64]:
+        """What was published, in joint mode before it was decoded."""
+        z: NDArray[np.float64] = self.z.astype(np.float64)
+        if self.config.mode == "joint" and self.models > 1:
+            z = z.reshape(-1, self.models, z.shape[1])
+            z = (z + z.sum(axis=1, keepdims=True) / (2 - self.models)) / 2
+        return np.concatenate([z.ravel(), self.label])
+
     def guarantee(self) -> Guarantee:
         """ε per record or node: everything is published once."""
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)

@@ -15,9 +15,10 @@ from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.descent import Descent, DescentConfig, linear
 from golfsim.kernels import inlined, kernel, leaf, prefetch, prefetch_item
 from golfsim.learner import classify, score
-from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule
+from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.mechanisms import Guarantee
 from golfsim.parallel import as_if_one_by_one
+from golfsim.protocol import Audited
 from golfsim.records import refuse_unfit, sign_for
 from golfsim.transport import Mailbox
 from golfsim.updates import NORMS, Noise, Rule, charge, copy_model, dot, keep_model, learn, nudge, step_size
@@ -409,6 +410,10 @@ class Golf(Descent[GolfConfig]):
         if self.config.epsilon is None:
             return super().guarantee()
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+
+    def audited(self) -> Audited:
+        """Two nodes that send each other their models, until the budget is spent and once more."""
+        return Audited(cycles=visits_of(self.config.schedule) + 1)
 
     def observe(self, world: World) -> dict[str, float]:
         """What was spent, where gradients are perturbed."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule
+from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.mechanisms import Guarantee
 from golfsim.records import refuse_unfit
 from golfsim.updates import NORMS, Noise
@@ -50,6 +50,9 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
 
     def _privacy(self) -> tuple[Noise, Budget]:
         return self._noise, self.ledger.budget
+
+    def _visits_allowed(self) -> int:
+        return visits_of(self.config.schedule)
 
     def guarantee(self) -> Guarantee:
         """ε per record or node: visits compose to the whole budget, records of different people in parallel."""

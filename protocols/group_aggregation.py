@@ -25,10 +25,10 @@ from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import ROUNDING, Guarantee, add_gamma_norm, add_laplace, add_share_of_gamma_norm
 from golfsim.memory import available, readable
 from golfsim.overlay import Overlay
-from golfsim.protocol import Layer, LayerConfig
+from golfsim.protocol import Audited, Layer, LayerConfig
 from golfsim.records import Published, longest, refuse_unfit
 from golfsim.rng import below, draw, unit
-from protocols.regularised_erm import RegularisedErm
+from protocols.regularised_erm import CROWD, RegularisedErm
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -709,6 +709,22 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
     def touches_private_data(self) -> bool:
         """Through the local models, unless these fit what was published already."""
         return not isinstance(self.config.local.config.records, Published)
+
+    def released(self) -> NDArray[np.float64]:
+        """The published means; where nobody is trusted what each member sends, which all others together can tell."""
+        if self.config.trust == "none":
+            return self.upload.ravel().astype(np.float64)
+        return self.published.ravel().astype(np.float64)
+
+    def audited(self) -> Audited:
+        """One group, of none but those who are sure to add their share, for a few aggregations and one too many."""
+        config = self.config
+        members = config.honest or config.group
+        cycles = 2 * min(config.times + 1, 4) + 1
+        changes: dict[str, Any] = {"group": members, "quorum": min(config.needed, members), "min_records": 1}
+        if config.trust == "none":
+            changes["sum"] = "plain"  # masks hide from the curator what those who collude with it can tell
+        return Audited(nodes=members, records=CROWD, cycles=cycles, norm="l2", changes=changes)
 
     def guarantee(self) -> Guarantee:
         """ε over all aggregations that a node can take part in."""

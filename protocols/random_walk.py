@@ -13,6 +13,7 @@ from golfsim.descent import Descent, DescentConfig, linear
 from golfsim.errors import UserError
 from golfsim.kernels import kernel, leaf
 from golfsim.ledger import Budget
+from golfsim.protocol import Audited
 from golfsim.rng import below, draw, unit
 from golfsim.updates import Noise, keep_model, learn
 
@@ -255,6 +256,13 @@ class Walk(Descent[C]):
         """The walkers that are not lost."""
         alive = self.begun if self.config.path == "tour" else ~self._gone()
         return np.flatnonzero(alive).astype(np.int32)
+
+    def audited(self) -> Audited:
+        """Hop by hop, so that every model shows; so long that two nodes' budgets are spent, and both seen once more."""
+        return Audited(cycles=2 * (self._visits_allowed() + 1), changes={"hops": 1})
+
+    def _visits_allowed(self) -> int:
+        return 1
 
     def observe(self, world: World) -> dict[str, float]:
         """Walkers under way, and their visits."""

@@ -21,7 +21,7 @@ from golfsim.learner import Learner, score
 from golfsim.ledger import Ledger, UniformSchedule
 from golfsim.mechanisms import ROUNDING, GammaNorm, Guarantee, add_gamma_norm, add_laplace
 from golfsim.parallel import over_ranges
-from golfsim.protocol import Layer, LayerConfig
+from golfsim.protocol import Audited, Layer, LayerConfig
 from golfsim.records import Published, Records, Rows, longest, ranges, refuse_unfit
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 GRIDS = {"mean": tuple(10.0**e for e in range(-4, 1)), "sum": tuple(2.0**e for e in range(-8, 9))}
 COVER = 0.01  # the share of ε that pays for the minimum of a perturbed objective being found inexactly
+CROWD = 32  # records of a node in an audit
 TRIALS = 1 << 30  # fits with this number and up are made to choose λ: their noise is drawn apart
 Nodes = NDArray[np.int32]
 
@@ -180,6 +181,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
 
     Config = RegularisedErmConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    secret = frozenset({"noise", "objective", "choice"})
 
     def setup(self, world: World) -> None:
         """No models yet; a ledger where there is noise."""
@@ -369,6 +371,15 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     def touches_private_data(self) -> bool:
         """With noise: without it no model leaves its node."""
         return self.config.noise != "none"
+
+    def released(self) -> NDArray[np.float64]:
+        """The noisy models, and which λ was chosen; without noise no model leaves its node."""
+        return np.concatenate([self.w.ravel(), self.choice]) if self._noisy else np.empty(0)
+
+    def audited(self) -> Audited:
+        """One node with so many records that one of them can go against the others, for each λ of a private choice."""
+        parts = self.config.choices.size + 1 if self.config.lam == "private" else 1
+        return Audited(nodes=1, records=CROWD * parts, cycles=1, norm="l2", changes={"min_records": 1})
 
     def guarantee(self) -> Guarantee:
         """ε per record or node over all fits and models; for rules as published, the ε that they truly give."""

@@ -6,9 +6,9 @@ from typing import get_origin
 import naive
 import numpy as np
 import pytest
-from helpers import AVERAGING, HERE, assert_same_state, finished, learning_tree, rows, simulation, tree
+from helpers import AVERAGING, HERE, assert_same_state, finished, learning_tree, needs_jit, rows, simulation, tree
 
-from golfsim import checkpoint, parallel
+from golfsim import batch, checkpoint, parallel
 from golfsim.overlay import Overlay
 from golfsim.problems import ScenarioError
 from golfsim.protocol import find, installed
@@ -127,14 +127,27 @@ def test_another_seed_gives_other_rows(entry):
 
 
 @pytest.mark.parametrize("faults", [(), ("loss",), ("loss", "delay")], ids=["no faults", "loss", "loss and delay"])
-def test_one_two_and_three_threads_give_the_same_bits(entry, faults, monkeypatch):
+def test_one_two_and_four_threads_give_the_same_bits(entry, faults, monkeypatch):
     monkeypatch.setattr(parallel, "SMALLEST_SHARE", 4)  # so that small networks are shared out, too
     transport = accepted(entry, faults, probed=False)
     table = scenario(entry, probed=False, number=301, cycles=5, churn=CHURN, transport=transport)
-    one, two, three = (finished(table, threads=threads) for threads in (1, 2, 3))
-    assert rows(one) == rows(two) == rows(three)
+    one, two, four = (finished(table, threads=threads) for threads in (1, 2, 4))
+    assert rows(one) == rows(two) == rows(four)
     assert_same_state(one, two)
-    assert_same_state(one, three)
+    assert_same_state(one, four)
+
+
+@needs_jit
+def test_one_and_two_workers_give_the_same_log_of_every_protocol(tmp_path):
+    cases = [{"label": name, "protocol": scenario(entry)["protocol"]} for name, entry in ENTRIES.items()]
+    many = Scenario.of(scenario(ENTRIES["golf"], number=31, cycles=4, case=cases), HERE)
+    logs = [{}, {}]
+    for workers, log in enumerate(logs, start=1):
+        batch.run(many, tmp_path / str(workers), batch.How(workers=workers, threads=1))
+        folder = tmp_path / str(workers)
+        log |= {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("log.parquet")}
+    assert len(logs[0]) == len(ENTRIES)
+    assert logs[0] == logs[1]
 
 
 def per_node(layer):

@@ -11,8 +11,8 @@ import math
 import numpy as np
 import pytest
 from helpers import HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit
-from scipy import stats
 
+from golfsim.auditing import bounds
 from golfsim.mechanisms import GammaNorm, Laplace, RandomResponse
 from golfsim.records import Raw
 from golfsim.updates import LEARNERS, Rule
@@ -30,25 +30,9 @@ DRAWS = 100_000
 E1, E2 = np.eye(2, dtype=np.float32)
 
 
-def limits(hits, n):
-    """Clopper–Pearson limits of a probability, each wrong with probability ERROR at most."""
-    low = stats.beta.ppf(ERROR, hits, n - hits + 1) if hits else 0.0
-    high = stats.beta.ppf(1 - ERROR, hits + 1, n - hits) if hits < n else 1.0
-    return low, high
-
-
 def lower_bound(scores, neighbour):
     """A lower bound on ε from a score of each output, large where the first data set is the likelier one."""
-    (train, test), (train_n, test_n) = (np.array_split(s, 2) for s in (scores, neighbour))
-    thresholds = np.quantile(np.concatenate([train, train_n]), np.linspace(0.3, 0.999, 60)) - 1e-9
-
-    def bound(one, other, threshold):
-        low, _ = limits(int((one >= threshold).sum()), len(one))
-        _, high = limits(int((other >= threshold).sum()), len(other))
-        return math.log(low / high) if low > 0 else -math.inf
-
-    best = max(thresholds, key=lambda threshold: bound(train, train_n, threshold))
-    return bound(test, test_n, best)
+    return bounds.lower_bound(scores, neighbour, ERROR)
 
 
 def log_ratio(z, here, there, norm):
@@ -67,8 +51,7 @@ def test_the_audit_finds_the_epsilon_of_a_plain_laplace_number(rng):
 
 def test_the_limits_hold_as_often_as_they_say(rng):
     hits = rng.binomial(1000, 0.05, 20_000)
-    known = {h: limits(h, 1000) for h in np.unique(hits)}
-    low, high = np.array([known[h] for h in hits]).T
+    low, high = bounds.limits(hits, 1000, ERROR)
     # At most 10 of 20000 are expected beyond each limit; more than 22 come once in 2000 seeds.
     assert (low > 0.05).sum() <= 22
     assert (high < 0.05).sum() <= 22

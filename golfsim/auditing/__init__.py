@@ -1,0 +1,1 @@
+"""What an observer who knows all but one record (or node) can tell at least, found out by trying."""

@@ -1,0 +1,62 @@
+"""From scores of many outputs on two neighbouring data sets to a lower bound on ε.
+
+ε-privacy says P[output in S on D] ≤ e^ε·P[output in S on D'] for every set S. For one S, both probabilities are
+bounded from outputs that had no say in its choice by Clopper & Pearson's limits (1934), each with an error rate of
+`error`; ln(lower limit / upper limit) is then above the true ε at most once in 1/(2·error) times.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+QUANTILES = np.concatenate([np.linspace(0.3, 0.95, 40), np.linspace(0.955, 0.9995, 30)])
+TIES = 1e-9  # scores that only rounding tells apart are on the same side of a threshold
+
+
+def limits(hits: Any, n: int, error: float) -> tuple[Floats, Floats]:
+    """Clopper–Pearson limits of probabilities with so many hits in n, each wrong with probability `error` at most."""
+    from scipy import stats
+
+    hits = np.asarray(hits, np.float64)
+    low = np.where(hits > 0, stats.beta.ppf(error, np.maximum(hits, 1), n - hits + 1), 0.0)
+    high = np.where(hits < n, stats.beta.ppf(1 - error, hits + 1, np.maximum(n - hits, 1)), 1.0)
+    return low, high
+
+
+def bounds_at(one: Floats, other: Floats, thresholds: Any, error: float) -> Floats:
+    """The lower bound on ε from each event “the score is at least this threshold”; −∞ where it never happens."""
+    hits, others = (np.array([(scores >= t).sum() for t in np.atleast_1d(thresholds)]) for scores in (one, other))
+    low, (_, high) = limits(hits, one.size, error)[0], limits(others, other.size, error)
+    return np.log(low, out=np.full(low.shape, -math.inf), where=low > 0) - np.log(high)
+
+
+class Event(NamedTuple):
+    """The threshold that tells most, and what it tells about the outputs that it was chosen on."""
+
+    threshold: float
+    bound: float
+
+
+def best_event(one: Floats, other: Floats, error: float) -> Event:
+    """Choose a threshold for scores that are large where the first data set is the likelier one."""
+    thresholds = np.unique(np.quantile(np.concatenate([one, other]), QUANTILES, method="lower")) - TIES
+    found = bounds_at(one, other, thresholds, error)
+    best = int(found.argmax())
+    return Event(float(thresholds[best]), float(found[best]))
+
+
+def lower_bound(one: Floats, other: Floats, error: float) -> float:
+    """A lower bound on ε: the threshold is chosen on one half of the scores, and tried on the other one."""
+    (train, test), (train_n, test_n) = (np.array_split(scores, 2) for scores in (one, other))
+    threshold = best_event(train, train_n, error).threshold
+    return float(bounds_at(test, test_n, threshold, error)[0])
+
+
+def ceiling(n: int, error: float) -> float:
+    """The largest bound that n outputs of each data set can give: all of one in the event, none of the other."""
+    return float(np.log(limits(n, n, error)[0]) - np.log(limits(0, n, error)[1]))

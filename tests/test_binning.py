@@ -7,10 +7,11 @@ import naive
 import numpy as np
 import pytest
 from helpers import JIT, needs_jit
-from test_privacy_audit import limits
+from test_privacy_audit import ERROR
 
 from golfsim import binning, datasets
 from golfsim import rng as counters
+from golfsim.auditing.bounds import limits
 from golfsim.binning import (
     Grouping,
     QuantileSearch,
@@ -141,7 +142,7 @@ def test_an_answer_gives_away_its_epsilon_and_no_more():
     values, peers = np.repeat([0.0, 1.0], n), np.arange(2 * n, dtype=np.int32)
     for p, broken in ((response(epsilon).p, False), (response(1.2).p, True)):
         no, yes = (count_greater(KEY, 0, peers[part], 0, values, 0.5, p) for part in (slice(n), slice(n, None)))
-        bound = math.log(limits(yes, n)[0] / limits(no, n)[1])
+        bound = math.log(limits(yes, n, ERROR)[0] / limits(no, n, ERROR)[1])
         assert bound > epsilon if broken else 0.9 * epsilon < bound <= epsilon
 
 

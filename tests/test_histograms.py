@@ -8,9 +8,10 @@ import pytest
 from helpers import ALPHA, JIT, needs_jit, p_of_chi_square
 from hypothesis import given
 from hypothesis import strategies as st
-from test_privacy_audit import limits
+from test_privacy_audit import ERROR
 
 from golfsim import rng as counters
+from golfsim.auditing.bounds import limits
 from golfsim.errors import UserError
 from golfsim.histograms import (
     KINDS,
@@ -228,7 +229,7 @@ def audit(how, draws=400_000):
     for value, first in ((0, 0), (1, draws)):
         bits = same_value(value, how, draws, first)
         hits.append(int((bits[:, 0] & ~bits[:, 1]).sum()))
-    return math.log(limits(hits[0], draws)[0] / limits(hits[1], draws)[1])
+    return math.log(limits(hits[0], draws, ERROR)[0] / limits(hits[1], draws, ERROR)[1])
 
 
 @needs_jit

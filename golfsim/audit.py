@@ -33,6 +33,7 @@ RANDOM_PAIRS = 6
 SHORT = 50  # the first round has for each pair so many times fewer runs than the main one, and
 FEWEST_SHORT = 10  # at least these
 TOGETHER = "together"
+TRIED = 1000  # about so many events are chosen from: rare ones, which look good by chance, have to be that much better
 NOTHING = "nothing was released"
 MOST_TELLING = 1.0  # the ε that an audit sees best: with more, events of the other data set become rare
 Outputs = tuple[dict[str, Floats], dict[str, Floats]]  # on either data set, by layer: [runs, numbers]
@@ -215,7 +216,7 @@ def tell_apart(one: Floats, other: Floats, error: float) -> tuple[str, float]:
     best: tuple[float, str, scores.Score, float, bool] | None = None
     for name, score in scores.guesses(fit, fit_n):
         for turned in (False, True):
-            event = bounds.best_event(*_scored(score, choose, choose_n, turned), error)
+            event = bounds.best_event(*_scored(score, choose, choose_n, turned), error / TRIED)
             if best is None or event.bound > best[0]:
                 best = event.bound, name, score, event.threshold, turned
     assert best is not None

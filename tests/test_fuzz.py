@@ -234,7 +234,7 @@ def test_damaged_results_are_told_or_left_out(results, words, tmp_path, capsys, 
     kinds = ("log.parquet", "run.json", "scenario.toml", "index.sqlite")
     files = {name: next(results.rglob(name)).relative_to(results) for name in kinds}
 
-    @thorough(12)
+    @thorough(4 if words[0] == "report" else 12)
     @given(st.data())
     def check(data):
         folder = tmp_path / "r"

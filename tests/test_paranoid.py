@@ -93,6 +93,7 @@ def huge(folder, size, **golf):
     return learning_tree(PEERS, GOLF | golf, data=data, nodes={"records": 1}, cycles=3)
 
 
+@pytest.mark.needs_jit  # in plain Python the tests' own strictness is faster
 @pytest.mark.parametrize("use", ["golf", "random_walk"])
 def test_a_step_of_one_over_lambda_that_runs_over_is_named(tmp_path, use):
     table = huge(tmp_path, 1e30, **{"lambda": 1e-12, "use": use})
@@ -101,6 +102,7 @@ def test_a_step_of_one_over_lambda_that_runs_over_is_named(tmp_path, use):
         batch.run(run, tmp_path / "r", batch.How())
 
 
+@pytest.mark.needs_jit  # in plain Python the tests' own strictness is faster
 def test_scores_that_run_over_although_models_are_finite_are_named(tmp_path):
     from golfsim.engine import Simulation
 

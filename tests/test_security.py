@@ -66,7 +66,7 @@ def test_code_from_elsewhere_is_refused_before_it_is_run_unless_it_is_allowed(fo
 def test_a_scenario_reached_by_a_link_still_finds_its_code(folders):
     written(folders, "mine.py:Mine")
     (folders / "door").symlink_to(folders / "inside")
-    Scenario.load(folders / "door/s.toml")
+    assert Scenario.load(folders / "door/s.toml").code_files() == [folders / "inside/mine.py"]
 
 
 @pytest.mark.parametrize("words", [["run", "--out", "r"], ["check"], ["run", "--out", "r", "--workers", "2"]], ids=len)

@@ -1,0 +1,60 @@
+"""Draw how cost grows, from what `golfsim bench` measured on this machine.
+
+golfsim bench protocols growth --json > figures.json && python benchmarks/growth.py figures.json docs/images/growth.png
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+NANO = 1e9
+
+
+def by_nodes(rows):
+    """Nanoseconds of a node-cycle over the number of nodes, for each stack."""
+    found = {}
+    for row in rows:
+        if "node-cycles/s" in row and "faults" not in row["name"]:
+            found.setdefault(row["name"], []).append((row["nodes"], NANO / row["node-cycles/s"]))
+    return found
+
+
+def by_view(rows):
+    return {"Newscast, 20,000 nodes": [(r["view"], r["ns a node"]) for r in rows if r["name"] == "Newscast by view"]}
+
+
+def by_model(rows):
+    def size(row):
+        return row["features"] * (1 if row["classes"] == 2 else row["classes"])
+
+    models = [row for row in rows if row["name"] == "Golf by model"]
+    two = sorted((size(row), row["ns a node"]) for row in models if row["classes"] == 2)
+    more = sorted((size(row), row["ns a node"]) for row in models if row["classes"] > 2)
+    return {"two classes": two, "several classes": more}
+
+
+PANELS = (
+    ("nodes", by_nodes, "log"),
+    ("view", by_view, "linear"),
+    ("numbers in a model (features × linear models)", by_model, "log"),
+)
+
+
+def main() -> None:
+    rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    for axes, (label, curves, scale) in zip(figure.subplots(1, 3), PANELS, strict=True):
+        for marker, (name, points) in zip("osD^", curves(rows).items(), strict=False):
+            axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, label=name)
+        axes.set(xlabel=label, xscale=scale, yscale=scale, ylabel="ns a node and cycle")
+        if scale == "linear":
+            axes.set_ylim(0)
+        axes.legend(fontsize=7, frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(sys.argv[2], dpi=150)
+
+
+if __name__ == "__main__":
+    main()

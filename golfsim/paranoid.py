@@ -133,9 +133,8 @@ def check_models(world: World, layers: Layers) -> None:
 
 def _arrays(layer: Protocol[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
     """The arrays of floating-point numbers of a layer; single numbers, such as an infinite ε, may be anything."""
-    for key, array in layer.state().items():
-        own = "/" not in key  # what a mailbox keeps is looked at when it has arrived
-        if own and array.dtype.kind == "f" and array.ndim and array.size:
+    for key, array in layer.arrays().items():  # what a mailbox keeps is looked at when it has arrived
+        if array.dtype.kind == "f" and array.ndim and array.size:
             yield key, array
 
 

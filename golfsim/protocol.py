@@ -136,8 +136,7 @@ class Protocol(Stateful, Generic[C]):
 
         Those of that length are taken for such; a layer that has other arrays of that length by chance says so here.
         """
-        arrays = {name: value for name, value in self._public().items() if isinstance(value, np.ndarray)}
-        return {name: array for name, array in arrays.items() if array.ndim and len(array) == world.nodes}
+        return {name: array for name, array in self.arrays().items() if array.ndim and len(array) == world.nodes}
 
     def under_way(self) -> int:
         """How many of its messages are under way now: those in its mailboxes."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 P = TypeVar("P")
 
@@ -46,6 +47,10 @@ class Stateful:
                 yield name, value
             elif isinstance(value, Stateful):
                 yield from ((f"{name}/{inner}", part) for inner, part in value.parts(kind))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Its own public arrays, by name."""
+        return {n: v for n, v in vars(self).items() if isinstance(v, np.ndarray) and not n.startswith("_")}
 
     def _public(self) -> dict[str, Any]:
         public = {n: v for n, v in vars(self).items() if not n.startswith("_") and n not in self._not_state}

@@ -19,7 +19,8 @@ HARD = {
     "transport": {"loss": 0.5, "delay": [1, 10]},
     "churn": [{"kind": "lognormal", "online": 0.9, "mu": 5.0, "sigma": 1.0}],
 }
-LONGEST_BATCH = 16  # cycles, so that work beside the next cycle shows
+FEWEST, MOST = 6, 16  # cycles at a time: work beside the next cycle shows from the second on
+SETTLED = 25  # cycles until as many messages arrive as are sent
 
 
 def copying() -> Callable[[], None]:
@@ -44,6 +45,11 @@ def cycles(simulation: Simulation, count: int) -> Callable[[], None]:
     return run
 
 
+def at_a_time(nodes: int) -> int:
+    """How many cycles are timed together."""
+    return max(FEWEST, min(MOST, 200_000 // nodes))
+
+
 def protocols() -> Iterator[Row]:
     """Newscast, Golf, and Golf over Newscast on one thread and on two, as shares of what bare loops reach."""
     for nodes in SIZES:
@@ -51,7 +57,7 @@ def protocols() -> Iterator[Row]:
 
 
 def _at_size(nodes: int) -> Iterator[Row]:
-    count = max(1, min(LONGEST_BATCH, 200_000 // nodes))
+    count = at_a_time(nodes)
     stacks = {"Newscast": [NEWSCAST], "Golf": [UNIFORM, GOLF], "Golf over Newscast": [NEWSCAST, GOLF]}
     runs = {name: cycles(Simulation(scenario(nodes, layers)), count) for name, layers in stacks.items()}
     runs["two threads"] = cycles(Simulation(scenario(nodes, [NEWSCAST, GOLF]), threads=2), count)
@@ -82,12 +88,12 @@ def _repeated(run: Callable[[], None], count: int) -> Callable[[], None]:
 def faults() -> Iterator[Row]:
     """Golf over Newscast with loss 0.5, delays of 1 to 10 cycles and churn, as a share of the rate without faults."""
     for nodes in SIZES[:2]:
-        count = max(1, min(LONGEST_BATCH, 200_000 // nodes))
+        count = at_a_time(nodes)
         trees: dict[str, dict[str, Any]] = {"without": {}, "with": HARD}
-        runs = {
-            name: cycles(Simulation(scenario(nodes, [NEWSCAST, GOLF], tree)), count) for name, tree in trees.items()
-        }
-        seconds = race(runs)
+        made = {name: Simulation(scenario(nodes, [NEWSCAST, GOLF], tree)) for name, tree in trees.items()}
+        for simulation in made.values():
+            cycles(simulation, SETTLED)()
+        seconds = race({name: cycles(simulation, count) for name, simulation in made.items()})
         rate, share = round(nodes * count / seconds["with"]), round(seconds["without"] / seconds["with"], 2)
         yield {"name": "Golf over Newscast, faults", "nodes": nodes, "node-cycles/s": rate, "of faultless": share}
 

@@ -10,7 +10,7 @@ from golfsim.scenario import Scenario
 
 Row = dict[str, Any]
 SECONDS_A_CASE = 1.5
-FEWEST_TRIES = 5
+FEWEST_TRIES = 4
 
 NEWSCAST: dict[str, Any] = {"name": "peers", "use": "newscast", "view": 20}
 UNIFORM: dict[str, Any] = {"name": "peers", "use": "uniform"}

@@ -33,6 +33,14 @@ def choose_from_pool(nodes, pool, cycle, key, k, peer):
             peer[e] = pool[index + 1 if inside and index >= place else index]
 
 
+@kernel
+def choose_from_all(nodes, count, cycle, key, k, peer):
+    """The same where everybody is in the pool: 0 … count−1."""
+    for e in range(nodes.size):
+        index = below(draw(key, cycle, nodes[e], k), count - 1)
+        peer[e] = index + (index >= nodes[e])
+
+
 class Overlay(Protocol[C]):
     """A layer that other layers ask for peers."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.overlay import Overlay, choose_from_pool
+from golfsim.overlay import Overlay, choose_from_all, choose_from_pool
 from golfsim.protocol import LayerConfig
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ class Uniform(Overlay[LayerConfig]):
     def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
         """A random online node other than the one that asks."""
         peer = np.empty(nodes.size, np.int32)
-        choose_from_pool(nodes, np.sort(world.order), world.cycle, key, k, peer)
+        if 1 < world.nodes == world.order.size:
+            choose_from_all(nodes, world.nodes, world.cycle, key, k, peer)
+        else:
+            choose_from_pool(nodes, np.sort(world.order), world.cycle, key, k, peer)
         return peer
 
     def links(self, world: World) -> None:

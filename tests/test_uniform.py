@@ -40,8 +40,9 @@ def test_a_choice_depends_on_who_asks_and_not_on_the_acting_order():
     assert len(np.unique(straight)) > 10
 
 
-def test_a_choice_is_one_draw_among_the_others(rng):
-    online = rng.random(40) < 0.6
+@pytest.mark.parametrize("share", [0.6, 1])
+def test_a_choice_is_one_draw_among_the_others(rng, share):
+    online = rng.random(40) < share
     world, layer = build(online)
     for i, j in zip(world.order, layer.choose(world, world.order, KEY, 3), strict=True):
         others = [n for n in world.order.tolist() if n != i]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,22 +33,48 @@ def in_threads(threads: int, function: Callable[[T], R], items: Iterable[T]) -> 
     return list(_pool(threads).map(function, items))
 
 
+Work = Callable[[], None]
+Done = SimpleQueue[BaseException | None]
+
+
+@cache
+def _helper() -> SimpleQueue[tuple[Work, Done]]:
+    """A thread that does what is put into its queue: for work of less than a millisecond a pool costs too much."""
+    queue: SimpleQueue[tuple[Work, Done]] = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            work, done = queue.get()
+            try:
+                work()
+                done.put(None)
+            except BaseException as error:  # told where somebody waits for it
+                done.put(error)
+
+    Thread(target=serve, name="golfsim beside", daemon=True).start()
+    return queue
+
+
 class Beside:
     """At most one piece of work that goes on in a thread of its own until somebody needs what comes of it."""
 
     def __init__(self) -> None:
-        self._work: Future[None] | None = None
+        self._done: Done = SimpleQueue()
+        self._busy = False
 
-    def begin(self, work: Callable[[], None]) -> None:
+    def begin(self, work: Work) -> None:
         """Begin a piece of work, once the one before is done."""
         self.end()
-        self._work = _pool(1).submit(work)
+        self._busy = True
+        _helper().put((work, self._done))
 
     def end(self) -> None:
         """Wait until it is done."""
-        work, self._work = self._work, None
-        if work is not None:
-            work.result()
+        if self._busy:
+            self._busy = False
+            error = self._done.get()
+            if error is not None:
+                raise error
 
 
 def over_ranges(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -362,7 +360,7 @@ class Golf(Descent[GolfConfig]):
             slots, receivers = self.mail.due(world)
             senders = self.mail.src[slots]
             messages = Messages(slots, senders, receivers, self.mail.w, self.mail.age)
-            self._receiving(world, messages, as_sent(forgery))(world.threads)
+            self._receive(world.cycle, world.threads, messages, as_sent(forgery))
         peer = self.config.peers.choose(world, world.order, self._peer_key)
         arrives, lag = world.transport.send(self, "model", world.order, peer, self._message_bytes)
         if lag is not None:
@@ -371,13 +369,22 @@ class Golf(Descent[GolfConfig]):
                 forgery, self.mail.src[slots], world.cycle, slots, linear(self.mail.w), linear(self.old), len(self.w[0])
             )
         else:
-            senders = world.order[arrives]
+            self._deliver(world, peer, arrives, forgery)
+
+    def _deliver(self, world: World, peer: NDArray[np.int32], arrives: NDArray[np.bool_], forgery: Forgery) -> None:
+        """Let messages arrive at once; beside what comes next, unless models are so large that this is short."""
+        cycle, order, alone = world.cycle, world.order, self.w[0].nbytes > LARGE or not world.has_apart
+        threads = world.threads if alone else max(1, world.threads - 1)
+
+        def receive() -> None:
+            senders = order[arrives]
             messages = Messages(senders, senders, peer[arrives], self.w, self.age)
-            receive = self._receiving(world, messages, forgery, live=True)
-            if self.w[0].nbytes > LARGE:  # then a turn beside it is short, and all threads are better used here
-                receive(world.threads)
-            else:
-                world.later(partial(receive, max(1, world.threads - 1) if world.has_apart else world.threads))
+            self._receive(cycle, threads, messages, forgery, live=True)
+
+        if alone:
+            receive()
+        else:
+            world.later(receive)
 
     def _forgery(self, world: World) -> Forgery:
         if not len(self.old):
@@ -387,13 +394,11 @@ class Golf(Descent[GolfConfig]):
         self.old_kept |= begins
         return world.tampering.forgery(world.cycle)
 
-    def _receiving(
-        self, world: World, messages: Messages, forgery: Forgery, live: bool = False
-    ) -> Callable[[int], None]:
-        """A function that takes the messages in, on so many threads; `live`: they carry models as they are then."""
+    def _receive(self, cycle: int, threads: int, messages: Messages, forgery: Forgery, live: bool = False) -> None:
+        """Take messages in; `live`: they carry models as they are when it is their turn."""
         models = Models(linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached)
         messages = messages._replace(w=linear(messages.w))
-        rows, cycle = self.config.records.rows, world.cycle
+        rows = self.config.records.rows
         how = How(self.rule(), self._merging, self._noise, self.ledger.budget)
 
         def run(events: NDArray[np.int32], lo: int, hi: int) -> None:
@@ -402,8 +407,7 @@ class Golf(Descent[GolfConfig]):
             else:
                 receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), cycle)
 
-        reads, nodes = messages.row if live else None, world.nodes
-        return lambda threads: as_if_one_by_one(threads, run, nodes, reads, messages.dst)
+        as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
 
     def guarantee(self) -> Guarantee:
         """That of the records it learns from, or of its own noise."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from golfsim import parallel
 from golfsim.kernels import kernel
-from golfsim.parallel import as_if_one_by_one, in_threads, levels, over_ranges
+from golfsim.parallel import Beside, as_if_one_by_one, in_threads, levels, over_ranges
 
 
 @kernel
@@ -130,3 +130,16 @@ def test_heavy_events_are_shared_out_however_few_they_are():
     shares.clear()
     over_ranges(3, lambda lo, hi: shares.append((lo, hi)), 2, 7)
     assert shares == [(2, 7)]
+
+
+def test_work_beside_is_done_when_somebody_waits_for_it_and_tells_what_went_wrong():
+    beside, gate, found = Beside(), threading.Event(), []
+    beside.begin(lambda: (gate.wait(), found.append(threading.current_thread().name)))
+    assert not found, "it goes on beside"
+    gate.set()
+    beside.end()
+    assert found == ["golfsim beside"]
+    beside.begin(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        beside.end()
+    beside.end()  # told once

@@ -36,21 +36,21 @@ def by_model(rows):
 
 
 PANELS = (
-    ("nodes", by_nodes, "log"),
-    ("view", by_view, "linear"),
-    ("numbers in a model (features × linear models)", by_model, "log"),
+    ("nodes", by_nodes, "log", "linear"),
+    ("view", by_view, "linear", "linear"),
+    ("numbers in a model", by_model, "log", "log"),
 )
 
 
 def main() -> None:
     rows = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     figure = Figure(figsize=(11, 3.4), layout="constrained")
-    for axes, (label, curves, scale) in zip(figure.subplots(1, 3), PANELS, strict=True):
+    for axes, (label, curves, across, up) in zip(figure.subplots(1, 3), PANELS, strict=True):
         for marker, (name, points) in zip("osD^", curves(rows).items(), strict=False):
             axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, label=name)
-        axes.set(xlabel=label, xscale=scale, yscale=scale, ylabel="ns a node and cycle")
-        if scale == "linear":
-            axes.set_ylim(0)
+        axes.set(xlabel=label, xscale=across, yscale=up, ylabel="ns a node and cycle")
+        if up == "linear":
+            axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
         axes.legend(fontsize=7, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(sys.argv[2], dpi=150)

@@ -542,3 +542,10 @@ def test_downloads_are_told_a_line_a_file_when_there_is_no_terminal(capsys):
 def test_a_users_error_tells_key_and_hint():
     assert str(UserError("bad", key="a.b", hint="do this")) == "a.b: bad\n    do this"
     assert str(UserError("bad")) == "bad"
+
+
+def test_a_benchmark_that_is_not_there_is_told(golfsim_):
+    code, _, err = golfsim_("bench", "protokols")
+    assert (code, err.splitlines()[:2]) == (
+        2, ["golfsim: there is no section “protokols”", "    did you mean “protocols”?"],
+    )  # fmt: skip

@@ -58,12 +58,10 @@ def observing(features: int = 784, classes: int = 10, records: int = 10_000) -> 
 def large() -> Iterator[Row]:
     """Ten million nodes: node-cycles a second, set-up and memory, each in a process of its own."""
     for name in ("Newscast", "Golf"):
-        rates = {}
         for nodes in (MANY // 10, MANY):
             command = [sys.executable, "-c", LARGE, name, str(nodes)]
             told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
             setup, cycle, memory = (float(word) for word in told)
-            rates[nodes] = nodes / cycle
             row = {"name": f"{name}, alone", "nodes": nodes, "node-cycles/s": round(nodes / cycle)}
             yield row | {"set-up s": round(setup, 1), "GiB": round(memory / GIB, 2)}
 

@@ -288,6 +288,7 @@ def test_susy_goes_on_after_an_interruption(server: Server) -> None:
         (gzip.compress(b"2,1\n" * 100), "label 0 or 1"),
         (gzip.compress(b"1,nan\n" * 100), "label 0 or 1"),
     ],
+    ids=["no gzip", "too short", "text", "label 2", "not a number"],  # the bytes hold the time they were packed at
 )
 def test_a_susy_file_of_another_form_is_refused(server: Server, cache: Path, content: bytes, says: str) -> None:
     server.files["SUSY.csv.gz"] = content

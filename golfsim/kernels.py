@@ -178,7 +178,7 @@ else:
 
     @inlined
     def prefetch_item(array, item):
-        """The same for an item of a one-dimensional array."""
+        """The same for an item of a one-dimensional array, or the beginning of a row."""
         _prefetch(array, item, 0)
 
     @inlined

@@ -9,7 +9,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim.kernels import equal_32, equal_64, inlined, kernel, leaf, prefetch
+from golfsim.kernels import equal_32, equal_64, inlined, kernel, leaf, prefetch, prefetch_item
 from golfsim.overlay import Overlay, choose_from_pool
 from golfsim.protocol import LayerConfig
 from golfsim.rng import below, draw
@@ -27,14 +27,19 @@ STAMP = 32
 PEER = 0xFFFF_FFFF
 
 
-AHEAD = 8  # exchanges
+AHEAD = 8  # messages
+TOGETHER = 5  # exchanges whose partners are fetched together
 
 
 class Pair(NamedTuple):
-    """Two views side by side, for a merge: their words, ended by NONE; the peers in them, and last who must not be."""
+    """Two views side by side, for a merge: their words, ended by NONE; the peers in them, and last who must not be.
+
+    Besides, who is expected to take part in the next exchanges.
+    """
 
     words: NDArray[np.int64]
     peers: NDArray[np.int32]
+    expected: NDArray[np.int64]
 
 
 class Narrow(NamedTuple):
@@ -42,6 +47,7 @@ class Narrow(NamedTuple):
 
     words: NDArray[np.int64]
     peers: NDArray[np.int32]
+    expected: NDArray[np.int64]
 
 
 class Wide(NamedTuple):
@@ -49,12 +55,14 @@ class Wide(NamedTuple):
 
     words: NDArray[np.int64]
     peers: NDArray[np.int32]
+    expected: NDArray[np.int64]
 
 
 def room(longest: int) -> Pair | Narrow | Wide:
     """Room for two views of at most so many descriptors; its type tells the compiler how peers are compared."""
     kind, lanes = (Narrow, 32) if longest < 32 else (Wide, 64) if longest < 64 else (Pair, longest + 1)
-    return kind(np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32))
+    words, peers = np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32)
+    return kind(words, peers, np.empty(TOGETHER, np.int64))
 
 
 @inlined
@@ -169,11 +177,22 @@ def merge(pair, a_wins_tie, n, views, row, other_row):
 
 
 @inlined
-def expect(views, i, now, key):
-    """Bring the view that node i will most likely exchange with into the processor's cache."""
-    word = views[i, below(draw(key, now, i, 0), views.shape[1])]
-    if word >= 0:
-        prefetch(views, word & PEER)
+def expect(views, order, first, now, key, pair):
+    """Bring the views that the nodes from a place of the order on will most likely exchange with into the cache.
+
+    Where a view lies in memory has to be looked up (its page), and the processor does not go on until it knows: it can
+    look up several at once, so they are asked for together, and only then all of their lines. It waits for some twenty
+    lines at a time, which is as many as five views have.
+    """
+    if first + TOGETHER > order.size:
+        return
+    for k in range(TOGETHER):
+        i = order[first + k]
+        word = views[i, below(draw(key, now, i, 0), views.shape[1])]
+        pair.expected[k] = word & PEER if word >= 0 else i
+        prefetch_item(views, pair.expected[k])
+    for k in range(TOGETHER):
+        prefetch(views, pair.expected[k])
 
 
 @leaf
@@ -184,8 +203,8 @@ def exchange(views, order, online, side, now, key, oracle, request_lost, answer_
     """
     requests = arrived = answered = 0
     for e in range(order.size):
-        if e + AHEAD < order.size:
-            expect(views, order[e + AHEAD], now, key)
+        if e % TOGETHER == 0:
+            expect(views, order, e + TOGETHER, now, key, pair)
         i = np.int64(order[e])
         size = known(views, i)
         if size == 0:

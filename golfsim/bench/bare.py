@@ -18,6 +18,16 @@ KEY = np.uint64(1)
 
 
 @kernel
+def change_rows(rows, cycle):
+    """As many random rows as there are, one after the other: what the memory allows, since nothing is computed."""
+    for i in range(len(rows)):
+        prefetch(rows, below(draw(KEY, cycle, i + AHEAD, 0), len(rows)))
+        j = below(draw(KEY, cycle, i, 0), len(rows))
+        for f in range(rows.shape[1]):
+            rows[j, f] += 1
+
+
+@kernel
 def golf_cycle(w, age, x, sign, peer, cycle, lam):
     """Every node sends its model to a random one, which updates it with its record and takes the mean with its own."""
     for i in range(len(w)):
@@ -53,12 +63,13 @@ def newscast(nodes: int, view: int) -> Callable[[], None]:
     layer = find("newscast", Path())
     module = sys.modules[layer.__module__]
     lay, merge, descriptor, expect = module.lay, module.merge, module.descriptor, module.expect
+    together = module.TOGETHER
 
     @numba.njit(nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False)
-    def cycle(views, now, pair):
+    def cycle(views, everyone, now, pair):
         for i in range(len(views)):
-            if i + AHEAD < len(views):
-                expect(views, i + AHEAD, now, KEY)
+            if i % together == 0:
+                expect(views, everyone, i + together, now, KEY, pair)
             j = views[i, below(draw(KEY, now, i, 0), views.shape[1])] & 0xFFFF_FFFF
             lay(views, i, pair, 0, i)
             lay(views, j, pair, 1, j)
@@ -69,4 +80,4 @@ def newscast(nodes: int, view: int) -> Callable[[], None]:
     views, everyone = np.full((nodes, view), -1, np.int64), np.arange(nodes, dtype=np.int32)
     module.random_views(views, everyone, everyone, KEY, 1)
     pair, now = module.room(view), iter(range(2, 2**30))
-    return lambda: cycle(views, next(now), pair)
+    return lambda: cycle(views, everyone, next(now), pair)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from golfsim.bench import bare
 from golfsim.bench.timing import GOLF, NEWSCAST, UNIFORM, Row, best_of, scenario
 from golfsim.engine import Simulation
 from golfsim.observers import Observer, TestSet
@@ -19,11 +20,14 @@ from golfsim.workers import python
 GIB = 2**30
 MANY = 10_000_000
 
-# What a process of its own prints: seconds of set-up, of the quickest cycle, and the most memory it held.
+# What a process of its own prints: seconds of set-up, of the quickest cycle, the most memory it held, and seconds in
+# which as many random rows of the same size are changed.
 LARGE = """
 import resource, sys, time
 from golfsim.bench import start
-print(*start.cycles_of(sys.argv[-2], int(sys.argv[-1])), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+name, nodes = sys.argv[-2], int(sys.argv[-1])
+print(*start.cycles_of(name, nodes), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print(start.random_rows(name, nodes))
 """
 
 
@@ -61,9 +65,10 @@ def large() -> Iterator[Row]:
         for nodes in (MANY // 10, MANY):
             command = [sys.executable, "-c", LARGE, name, str(nodes)]
             told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-            setup, cycle, memory = (float(word) for word in told)
+            setup, cycle, memory, bare = (float(word) for word in told)
             row = {"name": f"{name}, alone", "nodes": nodes, "node-cycles/s": round(nodes / cycle)}
-            yield row | {"set-up s": round(setup, 1), "GiB": round(memory / GIB, 2)}
+            row |= {"set-up s": round(setup, 1), "GiB": round(memory / GIB, 2)}
+            yield row | {"random rows/s": round(nodes / bare), "share": round(bare / cycle, 2)}
 
 
 def cycles_of(name: str, nodes: int) -> tuple[float, float]:
@@ -79,3 +84,10 @@ def cycles_of(name: str, nodes: int) -> tuple[float, float]:
         simulation.step()
         tries.append(time.perf_counter() - start)
     return ready - begun, min(tries)
+
+
+def random_rows(name: str, nodes: int) -> float:
+    """Seconds in which as many random rows as there are nodes, of the protocol's size, are read and written."""
+    shape, kind = {"Newscast": ((nodes, 20), np.int64), "Golf": ((nodes, 57), np.float32)}[name]
+    rows = np.ones(shape, kind)
+    return best_of(lambda: bare.change_rows(rows, 1))

@@ -4,23 +4,149 @@ cd benchmarks && asv run -E existing --set-commit-hash $(git rev-parse HEAD) && 
 """
 
 from golfsim import bench
+from golfsim.bench.gossip import SIZES
+from golfsim.bench.start import MANY
 
-NUMBERS = ("GB/s", "node-cycles/s", "share", "× one thread", "of faultless", "of memory copy", "seconds", "GiB")
 LONGEST = 3600  # seconds
 
 
-class Figures:
-    """One series for each number of each row: ratios where a row has one, rates and seconds besides."""
+class Section:
+    """Figures of one section. All are measured once, for all classes: asv knows a setup by the place of its code."""
 
-    params = (list(bench.SECTIONS), list(range(12)), list(NUMBERS))
-    param_names = ("section", "row", "number")
     timeout = LONGEST
 
     def setup_cache(self):
-        return {name: list(bench.measure([name])) for name in bench.SECTIONS}
+        return [{"section": name} | row for name in bench.SECTIONS for row in bench.measure([name])]
 
     setup_cache.timeout = LONGEST
 
-    def track(self, found, section, row, number):
-        rows = found[section]
-        return rows[row].get(number, float("nan")) if row < len(rows) else float("nan")
+    def value(self, rows, number, **where):
+        """A number of the one row that is so."""
+        where["section"] = self.section
+        (row,) = (row for row in rows if all(row.get(key) == wanted for key, wanted in where.items()))
+        return row[number]
+
+
+class Memory(Section):
+    section = "memory"
+
+    def track_copy(self, rows):
+        return self.value(rows, "GB/s", name="memory copy")
+
+    track_copy.unit = "GB/s"
+
+
+class Protocols(Section):
+    section = "protocols"
+    params = (["Newscast", "Golf", "Golf over Newscast"], SIZES)
+    param_names = ("protocol", "nodes")
+
+    def track_rate(self, rows, name, nodes):
+        return self.value(rows, "node-cycles/s", name=name, nodes=nodes)
+
+    track_rate.unit = "node-cycles/s"
+
+    def track_share_of_bare_loops(self, rows, name, nodes):
+        return self.value(rows, "share", name=name, nodes=nodes)
+
+
+class TwoThreads(Section):
+    section = "protocols"
+    params = SIZES
+    param_names = ("nodes",)
+
+    def track_of_one_thread(self, rows, nodes):
+        return self.value(rows, "× one thread", name="Golf over Newscast, two threads", nodes=nodes)
+
+
+class Faults(Section):
+    section = "faults"
+    params = SIZES[:2]
+    param_names = ("nodes",)
+
+    def track_share_of_faultless(self, rows, nodes):
+        return self.value(rows, "of faultless", nodes=nodes)
+
+
+class Models(Section):
+    section = "models"
+    params = (1, 2)
+    param_names = ("threads",)
+
+    def track_share_of_memory_copy(self, rows, threads):
+        return self.value(rows, "of memory copy", threads=threads)
+
+
+class Observing(Section):
+    section = "observing"
+
+    def track_seconds(self, rows):
+        return self.value(rows, "seconds")
+
+    track_seconds.unit = "s"
+
+
+class Strategies(Section):
+    section = "strategies"
+
+    def track_gradient_steps(self, rows):
+        return self.value(rows, "updates/s", name="gradient steps, no noise")
+
+    track_gradient_steps.unit = "updates/s"
+
+    def track_gradient_steps_of_sklearn(self, rows):
+        return self.track_gradient_steps(rows) / self.value(rows, "updates/s", name="scikit-learn SGDClassifier")
+
+    def track_noisy_steps(self, rows):
+        return self.value(rows, "updates/s", name="gradient steps, Laplace")
+
+    track_noisy_steps.unit = "updates/s"
+
+    def track_published(self, rows):
+        return self.value(rows, "numbers/s", name="published numbers")
+
+    track_published.unit = "numbers/s"
+
+    def track_fits_of_sklearn(self, rows):
+        return next(row["× sklearn"] for row in rows if "× sklearn" in row)
+
+
+class Starts(Section):
+    section = "starts"
+    params = ("golfsim --help", "quickstart, warm")
+    param_names = ("command",)
+
+    def track_seconds(self, rows, command):
+        return self.value(rows, "seconds", name=command)
+
+    track_seconds.unit = "s"
+
+
+class Views(Section):
+    section = "growth"
+    params = (5, 10, 20, 30, 40, 60, 100)
+    param_names = ("view",)
+
+    def track_newscast(self, rows, view):
+        return self.value(rows, "ns a node", view=view)
+
+    track_newscast.unit = "ns a node"
+
+
+class Large(Section):
+    section = "large"
+    params = (["Newscast", "Golf"], [MANY // 10, MANY])
+    param_names = ("protocol", "nodes")
+
+    def track_rate(self, rows, name, nodes):
+        return self.value(rows, "node-cycles/s", name=f"{name}, alone", nodes=nodes)
+
+    track_rate.unit = "node-cycles/s"
+
+    def track_share_of_random_rows(self, rows, name, nodes):
+        return self.value(rows, "share", name=f"{name}, alone", nodes=nodes)
+
+    def track_memory(self, rows, name, nodes):
+        return self.value(rows, "GiB", name=f"{name}, alone", nodes=nodes)
+
+    track_memory.unit = "GiB"

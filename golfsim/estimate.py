@@ -14,7 +14,7 @@ from golfsim import need, runner, sweep
 from golfsim.batch import How, to_do
 from golfsim.engine import Simulation
 from golfsim.errors import UserError
-from golfsim.memory import available, readable
+from golfsim.memory import available, most_used, readable
 from golfsim.need import Size
 from golfsim.runner import Task
 from golfsim.scenario import Scenario
@@ -112,21 +112,13 @@ def try_out(task: Task) -> tuple[float, float, int]:
 
 def trial() -> None:
     """The process of a trial: a short run to compile what is needed, then one that counts."""
-    import psutil
-
     task = Task.unpacked(json.load(sys.stdin.buffer))
     try:
         _tried(task, 0.0)
         setup, a_cycle = _tried(task, TRIAL_SECONDS)
     except UserError as error:
         sys.exit(str(error))
-    try:
-        import resource
-
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    except ImportError:  # not on every system
-        memory = psutil.Process().memory_info().rss
-    print(json.dumps([setup, a_cycle, memory]))
+    print(json.dumps([setup, a_cycle, most_used()]))
 
 
 def _tried(task: Task, seconds: float) -> tuple[float, float]:

@@ -20,14 +20,14 @@ limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 from golfsim import need
 from golfsim.engine import Simulation
+from golfsim.memory import most_used
 from golfsim.scenario import Scenario
 scenario = Scenario.of(json.loads(sys.argv[2]))
 foreseen = need._carried_on(scenario, need.Size.of(scenario).nodes, 1, False)
 run = Simulation(scenario)
 for cycle in run:
     pass
-largest = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([cycle, run.world.nodes, foreseen, largest]))
+print(json.dumps([cycle, run.world.nodes, foreseen, most_used()]))
 """
 PEERS = {"name": "peers", "use": "newscast", "view": 20}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}

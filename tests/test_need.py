@@ -1,7 +1,11 @@
 """How much memory a run will need is told before it starts, for every protocol, and what does not fit is refused."""
 
+import subprocess
+import sys
 import tracemalloc
+from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import HERE, tree
 from hypothesis import given
@@ -117,3 +121,13 @@ def test_limits_of_the_process_and_of_its_group_count(tmp_path, monkeypatch):
     assert memory.available() == 3000
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.available() > 10**6
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
+def test_the_most_memory_a_process_held_is_its_own_and_not_that_of_who_started_it():
+    code = "from golfsim.memory import most_used; held = bytearray(2**27); del held; print(most_used())"
+    command = [sys.executable, "-c", code]
+    ours = np.ones(2**26)  # half a GiB
+    told = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert ours.all()
+    assert 2**27 < told < 2**28

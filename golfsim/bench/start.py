@@ -23,10 +23,11 @@ MANY = 10_000_000
 # What a process of its own prints: seconds of set-up, of the quickest cycle, the most memory it held, and seconds in
 # which as many random rows of the same size are changed.
 LARGE = """
-import resource, sys, time
+import sys
 from golfsim.bench import start
+from golfsim.memory import most_used
 name, nodes = sys.argv[-2], int(sys.argv[-1])
-print(*start.cycles_of(name, nodes), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print(*start.cycles_of(name, nodes), most_used())
 print(start.random_rows(name, nodes))
 """
 

@@ -616,7 +616,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
     def _spread(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
         """Publish each group's model to those who have sent theirs, to all, or to the curator's neighbours and on."""
         models = self.number + np.arange(groups.curators.size)
-        self.published[models] = mean
+        with np.errstate(over="ignore"):  # then it is infinite, and the run ends naming the layer
+            self.published[models] = mean
         self.number += models.size
         self.counts[1] += models.size
         if self.config.publish == "all":

@@ -96,6 +96,23 @@ def test_privacy_and_utility_share_the_axis_of_epsilon():
     assert len(grids.privacy_utility(log(grid()), by="n.batch").figure.axes) == 1
 
 
+def test_cases_are_lines_unless_another_key_is_asked_for():
+    rows = log([({"case": case, "p.epsilon": e}, 0.5) for case in ("one", "other") for e in (1.0, 10.0)])
+    for ax in (grids.privacy_utility(rows), grids.lines(rows, "p.epsilon")):
+        assert len(ax.figure.axes) == 1
+        assert [bars.get_label() for bars in ax.containers] == ["one", "other"]
+
+
+def test_an_axis_of_shares_ends_at_one_though_an_interval_goes_on():
+    rows = log([({"p.epsilon": e}, 0.98) for e in (1.0, 10.0)])
+    rows.loc[rows["run"] == 1, "value"] = 0.2
+    ax = grids.lines(rows, "p.epsilon")
+    low, high = ax.get_ylim()
+    assert -0.05 < low < 0.2
+    assert 0.98 < high < 1.05
+    assert ax.containers[0].lines[2][0].get_segments()[0][:, 1].max() > 1.5
+
+
 def test_without_an_epsilon_in_the_sweep_the_key_is_asked_for():
     rows = log([({"n.batch": b}, 0.5) for b in (1, 2)])
     with pytest.raises(UserError, match="varies no ε"):

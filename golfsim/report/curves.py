@@ -25,6 +25,7 @@ from golfsim.report.style import (
     say,
     styled,
     thousands,
+    within_shares,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool = True,
         ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * (3 + (0 if direct else lines_of(names, COLUMN - 0.5))))
         draw_curves(ax, found, numbers.label_of(metric), log)
         _ground(ax)
+        within_shares(ax, metric)
         own = ax.lines[len(ax.lines) - len(names) :]
         legend(ax, [*(own if len(names) > 1 and not direct else []), *_meaning(found, bands(found))])
         if direct:
@@ -176,6 +178,7 @@ def small_multiples(
             _panel(ax, found, title, names, numbers.label_of(metric), log)
         _hide(axes.flat[len(titles) :])
         _ground(axes[0, 0])
+        within_shares(axes[0, 0], metric)
         _trim(axes)
         shown = {str(line.get_label()): line for ax in axes.flat for line in ax.lines} if len(names) > 1 else {}
         beneath(axes[0, 0].figure, [*shown.values(), *_meaning(found, bands(found))], most=3)

@@ -26,6 +26,7 @@ from golfsim.report.style import (
     say,
     short,
     styled,
+    within_shares,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -124,8 +125,9 @@ def lines(
 ) -> Axes:
     """The metric's mean over runs against a key, with 95 % intervals; a panel for each combination of the others.
 
-    Returns the first axes, whose figure has them all.
+    Cases are lines, unless `by` names another key. Returns the first axes, whose figure has them all.
     """
+    by = by or _cases(frame)
     parts = numbers.facets(frame, metric, [x, by] if by else [x])
     across = min(len(parts), 3)
     down = -(-len(parts) // across)
@@ -138,11 +140,16 @@ def lines(
         for ax, (title, part) in zip(axes.flat, parts, strict=False):
             _against(ax, numbers.last_means(part, metric, [by, x] if by else [x]), x, by, names)
             ax.set(title=plain(title), ylabel=numbers.label_of(metric) if ax in axes[:, 0] else "")
+        within_shares(axes, metric)
         for ax in axes.flat[len(parts) :]:
             ax.set_visible(False)
         beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric)], 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _cases(frame: pd.DataFrame) -> str | None:
+    return "case" if "case" in numbers.varied(frame) else None
 
 
 def _names(frame: pd.DataFrame, by: str | None) -> dict[Any, str]:
@@ -252,10 +259,11 @@ def privacy_utility(
 ) -> Axes:  # fmt: skip
     """Accuracy over ε and, where the attack was tried, the share of labels recovered beneath.
 
-    Mean over runs with 95 % intervals; a column for each combination of the other keys; the dotted line is what
-    guessing the largest class gives. Returns the first axes, whose figure has them all.
+    Mean over runs with 95 % intervals; cases are lines, unless `by` names another key; a column for each combination of
+    the other keys; the dotted line is what guessing the largest class gives. Returns the first axes, whose figure has
+    them all.
     """
-    x = epsilon or epsilon_of(frame)
+    x, by = epsilon or epsilon_of(frame), by or _cases(frame)
     parts = numbers.facets(frame, metric, [x, by] if by else [x])
     attacked = numbers.has(frame, "label.linear")
     with styled():
@@ -270,8 +278,10 @@ def privacy_utility(
             if attacked:
                 _recovery(axes[1, column], part, x, by, names)
         axes[0, 0].set_ylabel(numbers.label_of(metric))
+        within_shares(axes[:1], metric)
         if attacked:
             axes[1, 0].set_ylabel("labels recovered")
+            within_shares(axes[1:], "label.linear")
         handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(attacked)]
         beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
@@ -317,6 +327,7 @@ def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "erro
             _whiskers(ax, part, [values.index(value) + shift for value in part[x]], place, name)
         ax.set_xticks(range(len(values)), [number(value) for value in values])
         ax.set(xlabel=short(x), ylabel=numbers.label_of(metric), xlim=(-0.6, len(values) - 0.4))
+        within_shares(ax, metric)
         ax.grid(visible=False, axis="x")
         legend(ax, [*_dots(ax, names), *_two_bars(frame, metric)])
         head(ax, note_of(frame))

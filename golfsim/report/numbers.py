@@ -17,6 +17,9 @@ LABELS = {
     "age": "updates of a model",
     "auc": "area under the ROC curve",
     "f1": "F1",
+    "rms.expected": "expected error of a histogram (rms)",
+    "rms.measured": "error of a histogram (rms)",
+    "rms.projected": "error of a mended histogram (rms)",
 }
 TELLING = ("case", "layer", "results", "measure", "data.set", "data.file")  # keys whose values speak for themselves
 CONFIDENCE = 0.95

@@ -48,6 +48,8 @@ GREY = "0.35"
 OFFLINE = "0.85"
 NOTE_STYLE: Any = {"fontsize": 7, "color": GREY, "wrap": True}
 KEYS = {"nodes.number": "nodes", "nodes.records": "records a node", "data.train": "training records"}
+SHARES = ("error", "voted_error", "accuracy", "auc", "f1", "label.linear")  # metrics between 0 and 1
+SHARE_MARGIN = 0.03
 LONGEST = 44  # letters of a label: what fits into a column of a paper
 
 
@@ -169,6 +171,13 @@ def beneath(figure: Figure, handles: list[Any], most: int = 4, title: str = "") 
     figure.legend(
         handles, [shown(word) for word in words], loc="outside lower center", ncols=columns, title=title or None
     )
+
+
+def within_shares(axes: Any, metric: str) -> None:
+    """An axis of shares ends at 0 and 1: the interval of a few runs may reach beyond, no value does."""
+    for ax in np.ravel(axes) if metric in SHARES else ():
+        low, high = ax.get_ylim()
+        ax.set_ylim(max(low, -SHARE_MARGIN), min(high, 1 + SHARE_MARGIN))
 
 
 def cycles(ax: Axes, log: bool = True) -> None:

@@ -103,6 +103,13 @@ def test_cases_are_lines_unless_another_key_is_asked_for():
         assert [bars.get_label() for bars in ax.containers] == ["one", "other"]
 
 
+def test_lines_look_as_the_same_curves_do_elsewhere_whatever_else_the_log_holds():
+    rows = log([({"p.epsilon": e}, 0.5) for e in (1.0, 10.0)], layers=("x", "y"))
+    other = rows.assign(layer="below", metric="sent")
+    ax = grids.lines(pd.concat([other, rows]), "p.epsilon", "layer")
+    assert [bars.lines[0].get_color() for bars in ax.containers] == [style.look(0).colour, style.look(1).colour]
+
+
 def test_an_axis_of_shares_ends_at_one_though_an_interval_goes_on():
     rows = log([({"p.epsilon": e}, 0.98) for e in (1.0, 10.0)])
     rows.loc[rows["run"] == 1, "value"] = 0.2

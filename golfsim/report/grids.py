@@ -132,7 +132,7 @@ def lines(
     across = min(len(parts), 3)
     down = -(-len(parts) // across)
     with styled():
-        names = _names(frame, by)
+        names = _names(numbers.rows_of(frame, metric), by)
         words = [*names.values(), BARS.format(10)]
         width = max(COLUMN, PAGE * across / 3)
         tall = down * 1.9 + 0.3 + 0.15 * lines_of(words, width)
@@ -267,7 +267,7 @@ def privacy_utility(
     parts = numbers.facets(frame, metric, [x, by] if by else [x])
     attacked = numbers.has(frame, "label.linear")
     with styled():
-        names = _names(frame, by)
+        names = _names(numbers.rows_of(frame, metric), by)
         words = [*names.values(), BARS.format(10), "share of the largest class"]
         width = max(COLUMN, min(PAGE, 0.3 + 2.25 * len(parts)))
         tall = (3.2 if attacked else 2.0) + 0.15 * lines_of(words, width)

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim import erm, rng
-from golfsim.erm import LOSSES, Floats, Loss, Part, Solver, Weights
+from golfsim.erm import Floats, Solver, Weights
+from golfsim.erm.newton import LOSSES, Loss
+from golfsim.erm.nodes import Part
 from golfsim.errors import UserError
 from golfsim.kernels import kernel
 from golfsim.learner import Learner, score

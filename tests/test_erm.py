@@ -8,7 +8,9 @@ import pytest
 from helpers import JIT, needs_jit
 
 from golfsim import erm, rng
-from golfsim.erm import HUBER, LOGISTIC, Loss, Part, Solver
+from golfsim.erm import Solver, descent, newton
+from golfsim.erm.newton import HUBER, LOGISTIC, Loss
+from golfsim.erm.nodes import Part, cross_validate
 from golfsim.errors import UserError
 from golfsim.records import Rows
 
@@ -153,9 +155,9 @@ def test_any_number_of_threads_gives_the_same_bits(rng):
 def test_the_losses_and_their_slopes_are_those_of_the_reference(kind):
     margin = np.array([-40.0, -3, 0, 0.4, 0.5, 0.9, 1, 1.2, 1.5, 1.7, 40])
     slope, bend = np.empty(margin.size), np.empty(margin.size)
-    erm.slopes(KINDS[kind], margin, margin.size, slope)
-    erm.curvatures(KINDS[kind], margin, margin.size, bend)
-    assert [erm.loss_of(KINDS[kind], m) for m in margin] == pytest.approx([naive.loss(m, kind) for m in margin])
+    newton.slopes(KINDS[kind], margin, margin.size, slope)
+    newton.curvatures(KINDS[kind], margin, margin.size, bend)
+    assert [newton.loss_of(KINDS[kind], m) for m in margin] == pytest.approx([naive.loss(m, kind) for m in margin])
     assert slope == pytest.approx([naive.loss_slope(m, kind) for m in margin])
     assert bend == pytest.approx([naive.loss_bend(m, kind) for m in margin])
     assert bend.max() <= KINDS[kind].curvature
@@ -241,7 +243,7 @@ def test_the_mini_batch_descent_is_that_of_the_reference(rng, lam, batch):
     for node in range(2):
         yx, mine = signed(rows, node), fold[rows.first[node] : rows.stop[node]]
         with np.errstate(over="ignore", invalid="ignore"):
-            gamma = naive.best_rate(yx, mine, lam, batch, erm.SGD_RATES)
+            gamma = naive.best_rate(yx, mine, lam, batch, descent.SGD_RATES)
         assert w[node, 0] == pytest.approx(naive.descend(yx, lam, gamma, batch, 100, 0.01), rel=1e-6, abs=1e-9)
 
 
@@ -264,7 +266,7 @@ def test_cross_validation_counts_the_mistakes_of_the_reference(rng, classes, per
     fold = erm.parts(everybody(rows), rows, folds, KEY)
     wrong, reached = np.zeros((2, 2), np.int64), np.zeros(2)
     what = (everybody(rows), 0, 2, rows, fold, folds, models, KINDS["logistic"], grid, per_sum, 1e-9, 100)
-    erm.cross_validate(*what, wrong, reached)
+    cross_validate(*what, wrong, reached)
     for node in range(2):
         mine = slice(rows.first[node], rows.stop[node])
         x, label, part = rows.x[mine].astype(np.float64), rows.label[mine], fold[mine]

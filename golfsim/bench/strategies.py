@@ -11,6 +11,7 @@ import numpy as np
 from golfsim import erm
 from golfsim.bench.timing import GOLF, Row, best_of, scenario
 from golfsim.engine import Simulation
+from golfsim.erm.newton import LOGISTIC, Loss
 from golfsim.histograms import Reports, collect, perturbation, plan_of
 from golfsim.protocol import find
 from golfsim.records import Rows
@@ -85,7 +86,7 @@ def fits(nodes: int = 10_000, records: int = 300, features: int = 58, threads: i
     lam, sample = 0.01, range(0, nodes, max(nodes // 100, 1))
     rows = spam_like(nodes, records, features)
     everybody, ridge = np.arange(nodes, dtype=np.int32), np.full(nodes, lam)
-    loss, solver = erm.Loss(erm.LOGISTIC, 0.5), erm.Solver(threads=threads)
+    loss, solver = Loss(LOGISTIC, 0.5), erm.Solver(threads=threads)
     ours = best_of(lambda: erm.fit(everybody, rows, 1, loss, ridge, solver=solver)) / nodes
 
     def theirs() -> None:

@@ -24,6 +24,7 @@ from scipy import stats
 from golfsim import rng
 from golfsim.adversary import AdversaryConfig
 from golfsim.errors import UserError
+from golfsim.groups import NOBODY, join_over_views
 from golfsim.mechanisms import ROUNDING
 from golfsim.problems import ScenarioError
 from golfsim.records import Raw
@@ -31,7 +32,7 @@ from golfsim.runner import guarantees
 from golfsim.scenario import Scenario
 from golfsim.secure_sum import FRACTION
 from protocols import group_aggregation
-from protocols.group_aggregation import FORMED, FREE, NOBODY, SENT, GroupAggregation, join_over_views
+from protocols.group_aggregation import FORMED, FREE, SENT, GroupAggregation
 from protocols.newscast import Newscast
 from protocols.regularised_erm import RegularisedErm
 from protocols.static_overlay import StaticOverlay

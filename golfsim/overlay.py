@@ -54,3 +54,8 @@ class Overlay(Protocol[C]):
     def links(self, world: World) -> csr_array | None:
         """Who knows whom, a row a node; None where everybody knows everybody."""
         raise NotImplementedError
+
+    def links_of(self, world: World, nodes: NDArray[np.int32]) -> csr_array | None:
+        """The rows of `links` of some nodes."""
+        links = self.links(world)
+        return None if links is None else links[nodes]

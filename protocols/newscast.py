@@ -440,9 +440,17 @@ class Newscast(Overlay[NewscastConfig]):
 
     def links(self, world: World) -> csr_array:
         """Who is in whose view."""
-        from scipy.sparse import csr_array
+        return _links(self.views, world.nodes)
 
-        there = self.views >= 0
-        start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-        peer = (self.views[there] & PEER).astype(np.int32)
-        return csr_array((np.ones(peer.size, np.int8), peer, start), shape=(world.nodes, world.nodes))
+    def links_of(self, world: World, nodes: NDArray[np.int32]) -> csr_array:
+        """Who is in the views of some nodes."""
+        return _links(self.views[nodes], world.nodes)
+
+
+def _links(views: NDArray[np.int64], nodes: int) -> csr_array:
+    from scipy.sparse import csr_array
+
+    there = views >= 0
+    start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    peer = (views[there] & PEER).astype(np.int32)
+    return csr_array((np.ones(peer.size, np.int8), peer, start), shape=(len(views), nodes))

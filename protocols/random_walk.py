@@ -24,20 +24,20 @@ LOST = -1
 
 
 @leaf
-def next_node(start, neighbour, pool, online, here, h):
-    """A random live neighbour, or any of the pool where there is no graph; −1 where there is none."""
+def next_node(start, neighbour, pool, online, here, row, h):
+    """A random live neighbour, in a row of the graph, or any of the pool where there is none; −1 if nobody is."""
     if start.size == 0:
         if pool.size < 2:
             return np.int64(-1)
         place = below(h, pool.size - 1)
         return np.int64(pool[place] if pool[place] < here else pool[place + 1])
     alive = 0
-    for place in range(start[here], start[here + 1]):
+    for place in range(start[row], start[row + 1]):
         alive += online[neighbour[place]]
     if alive == 0:
         return np.int64(-1)
     left = below(h, alive)
-    for place in range(start[here], start[here + 1]):
+    for place in range(start[row], start[row + 1]):
         left -= online[neighbour[place]]
         if left < 0:
             return np.int64(neighbour[place])
@@ -48,7 +48,8 @@ def next_node(start, neighbour, pool, online, here, h):
 def hop(start, neighbour, pool, online, side, at, held, key, cycle, loss, path):
     """Each token goes from node to node; path[walker, hop] is where it comes, −1 once it waits or is lost.
 
-    Notes in `held` who sent a token that was lost. Returns how many messages were sent and lost.
+    The graph has a row a node or, for a single hop, a row a walker: that of the node it is at. Notes in `held` who sent
+    a token that was lost. Returns how many messages were sent and lost.
     """
     sent = lost = 0
     path[:] = -1
@@ -57,7 +58,8 @@ def hop(start, neighbour, pool, online, side, at, held, key, cycle, loss, path):
             here = at[walker]
             if here < 0 or not online[here]:
                 break
-            there = next_node(start, neighbour, pool, online, here, draw(key, cycle, walker, 2 * step))
+            row = walker if path.shape[1] == 1 else here
+            there = next_node(start, neighbour, pool, online, here, row, draw(key, cycle, walker, 2 * step))
             if there < 0:
                 break
             sent += 1
@@ -92,12 +94,15 @@ def arrive(online, side, at, to, due, held, cycle, path):
 
 @kernel
 def depart(start, neighbour, pool, online, side, at, to, held, key, cycle, loss):
-    """Tokens that are held by an online node set out to a neighbour: how many were sent, how many were lost at once."""
+    """Tokens that are held by an online node set out to a neighbour: how many were sent, how many were lost at once.
+
+    The graph has a row a walker.
+    """
     sent = lost = 0
     for walker in range(at.size):
         here = at[walker]
         if here >= 0 and online[here]:
-            there = next_node(start, neighbour, pool, online, here, draw(key, cycle, walker, 0))
+            there = next_node(start, neighbour, pool, online, here, walker, draw(key, cycle, walker, 0))
             if there >= 0:
                 sent += 1
                 held[walker] = here
@@ -193,6 +198,8 @@ class Walk(Descent[C]):
         new = ~self.begun
         if self.config.restart == "afresh":
             new |= self._gone()
+        if not new.any():
+            return
         walkers = np.flatnonzero(new).astype(np.int32)
         pool = np.flatnonzero(world.online).astype(np.int32)
         self.at[walkers] = pool[rng.integers(self._start_key, walkers, pool.size, world.cycle)]
@@ -202,25 +209,31 @@ class Walk(Descent[C]):
 
     def _walks(self, world: World) -> NDArray[np.int32]:
         path = np.empty((self.at.size, self._hops), np.int32)
-        links = self.config.peers.links(world)
-        nothing = np.empty(0, np.int32)
-        start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
-        pool = np.flatnonzero(world.online).astype(np.int32)
-        graph = (start, neighbour, pool, world.online, world.transport.side())
         if world.transport.longest:
-            self._walk_slowly(world, graph, path)
+            self._walk_slowly(world, path)
         else:
             loss = world.transport.loss
-            sent, lost = hop(*graph, self.at, self.held, self._hop_key, world.cycle, loss, path)
+            sent, lost = hop(*self._graph(world), self.at, self.held, self._hop_key, world.cycle, loss, path)
             self._count(world, sent, sent - lost, lost)
         return path
 
-    def _walk_slowly(self, world: World, graph: tuple[Any, ...], path: NDArray[np.int32]) -> None:
+    def _graph(self, world: World) -> tuple[NDArray[Any], ...]:
+        """Who knows whom, for each node or, for a single hop, for those where the walkers are; and who is there."""
+        peers = self.config.peers
+        links = peers.links(world) if self._hops > 1 else peers.links_of(world, np.maximum(self.at, 0))
+        nothing = np.empty(0, np.int32)
+        start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
+        pool = np.flatnonzero(world.online).astype(np.int32)
+        return start, neighbour, pool, world.online, world.transport.side()
+
+    def _walk_slowly(self, world: World, path: NDArray[np.int32]) -> None:
         """Tokens take time: those that are due arrive, and all that a node holds set out again."""
         transport = world.transport
-        came, lost = arrive(*graph[3:], self.at, self.to, self.due, self.held, world.cycle, path)
+        came, lost = arrive(world.online, transport.side(), self.at, self.to, self.due, self.held, world.cycle, path)
         before = self.to.copy()
-        sent, more = depart(*graph, self.at, self.to, self.held, self._hop_key, world.cycle, transport.loss)
+        sent, more = depart(
+            *self._graph(world), self.at, self.to, self.held, self._hop_key, world.cycle, transport.loss
+        )
         new = np.flatnonzero((self.to != LOST) & (before == LOST)).astype(np.int32)
         self.due[new] = world.cycle + transport.lags(self, "token", new)
         self._count(world, sent, came, lost + more)

@@ -176,7 +176,7 @@ def unit_records(rng, counts, classes):
 
 @pytest.mark.parametrize("everybody", [True, False], ids=["everybody", "a graph"])
 @pytest.mark.parametrize("restart", ["never", "afresh"])
-@pytest.mark.parametrize(("walkers", "hops"), [(1, 1), (3, 4)])
+@pytest.mark.parametrize(("walkers", "hops"), [(1, 1), (3, 1), (3, 4)])
 @pytest.mark.parametrize("schedule", [("uniform", 2), ("halving",)])
 def test_noisy_walks_are_those_of_the_reference(rng, everybody, restart, walkers, hops, schedule):
     nodes, cycles, loss = 9, 18, 0.1 if restart == "afresh" else 0.01

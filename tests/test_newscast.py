@@ -246,6 +246,7 @@ def test_links_are_the_views():
     layer.views[0] = words([(3, 5), (1, 2)], 3)
     layer.views[2] = words([(0, 5), (1, 2), (3, 2)], 3)
     assert layer.links(world).toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 1, 0, 1], [0] * 4]
+    assert layer.links_of(world, np.array([2, 1, 2])).toarray().tolist() == [[1, 1, 0, 1], [0] * 4, [1, 1, 0, 1]]
 
 
 @pytest.fixture(scope="module")

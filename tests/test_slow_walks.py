@@ -47,6 +47,17 @@ def test_a_token_arrives_after_its_delay_and_not_before():
     assert made == [0, 0, 0, 9, 9, 9, 18, 18, 18, 27]
 
 
+def test_a_token_goes_to_somebody_its_holder_knows():
+    run = walk({"delay": 1})
+    layer, seen = run.layer("walk"), 0
+    for _ in run:
+        links = run.layer("peers").links(run.world).toarray()
+        under_way = layer.to >= 0
+        assert links[layer.held[under_way], layer.to[under_way]].all()
+        seen += int(under_way.sum())
+    assert seen > 100
+
+
 def test_no_slow_token_crosses_a_cut():
     run = walk({"delay": 1, "partition": [{"share": 0.5, "from": 1, "until": 15}]}, WALK | {"restart": "resend"})
     layer, crossed = run.layer("walk"), 0

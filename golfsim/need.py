@@ -8,6 +8,7 @@ little. Mailboxes count as large as they can get.
 
 from __future__ import annotations
 
+import math
 import time
 import tracemalloc
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ from golfsim.errors import UserError
 from golfsim.memory import available, readable, used
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from golfsim.batch import How
     from golfsim.runner import Task
@@ -30,6 +31,9 @@ CYCLES = 2
 SECONDS = 5.0  # that a trial may take, when a cycle is over
 PARTS = 64  # the smallest trial has so much fewer nodes
 FEWEST, MANY = 1000, 50_000  # nodes of the smallest trial
+STRAIGHT, STEEPEST = 2.4, 4.4  # growth from two to four nodes over that from one to two: 2 for a line, 4 for a parabola
+SAME = 0.3  # by which two bends may differ
+CLOSER = 4  # times as many nodes are tried before a run is refused
 
 
 class Size(NamedTuple):
@@ -71,7 +75,7 @@ def fitting(tasks: Sequence[Task], how: How) -> int:
     """How many of the workers asked for fit into memory at a time; an error where not even one does."""
     workers, threads = how.shares(len(tasks))
     task = largest(tasks)
-    need = predicted(task.point.scenario, threads, how.paranoid)
+    need = predicted(task.point.scenario, threads, how.paranoid, available() / workers)
     if need is None or workers * need <= available():
         return workers
     if need > available():
@@ -85,8 +89,11 @@ def too_large(need: int) -> UserError:
     return UserError(what, key="nodes", hint="simulate fewer nodes")
 
 
-def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False) -> int | None:
-    """Bytes that a run will need at the most, roughly; None where it is little, or cannot be told beforehand."""
+def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False, enough: float | None = None) -> int | None:
+    """Bytes that a run will need at the most, roughly; None where it is little, or cannot be told beforehand.
+
+    What seems to be more than `enough`, by default all that there is, is looked at more closely.
+    """
     size = Size.of(scenario)
     if size.nodes * LEAST > available():
         return size.nodes * LEAST
@@ -94,25 +101,54 @@ def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False) -> i
     if size.nodes * each < WORTH_MEASURING * available():
         return None
     try:
-        return _carried_on(scenario, size.nodes, threads, paranoid)
+        return _carried_on(scenario, size.nodes, threads, paranoid, available() if enough is None else enough)
     except (UserError, MemoryError):  # it will be told by the run itself, and better
         return None
 
 
-def _carried_on(scenario: Scenario, nodes: int, threads: int, paranoid: bool) -> int:
-    few = min(max(nodes // PARTS, min(FEWEST, nodes // 8), 1), MANY)
-    peaks = []
-    for times in (0, 1, 2, 4):  # the first time kernels are compiled and data is read: that does not count
-        small = _smaller(scenario, nodes, few * max(times, 1))
-        tracemalloc.start() if times else None
+def _carried_on(scenario: Scenario, nodes: int, threads: int, paranoid: bool, enough: float = math.inf) -> int:
+    def peak(trial: int) -> int:
+        tracemalloc.start()
         try:
-            _tried(small, threads, paranoid)
-            peaks.append(tracemalloc.get_traced_memory()[1] if times else 0)
+            _tried(_smaller(scenario, nodes, trial), threads, paranoid)
+            return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
+
+    few = min(max(nodes // PARTS, min(FEWEST, nodes // 8), 1), MANY)
+    _tried(_smaller(scenario, nodes, few), threads, paranoid)  # kernels are compiled and data is read: that counts not
+    found = carried_on(peak, few, nodes, enough - used())
     datasets.forget_drawn()
-    _, one, two, four = peaks
-    return used() + _line_or_parabola(few, one, two, four, nodes)
+    return used() + found
+
+
+def carried_on(peak: Callable[[int], int], few: int, nodes: int, enough: float = math.inf) -> int:
+    """What is needed at so many nodes, from what is needed at `few` of them, twice as many, four times, …
+
+    It grows as a line or as a parabola. But what comes first may need more than so few nodes do, and hide them, as
+    reading the data does: there the numbers tried are doubled until they tell the same twice, or lie on a line. And
+    what a few nodes need may not grow for ever, as an attack on a sample does not: before it is said that there is not
+    `enough`, more are tried.
+    """
+    found, before, closer = [peak(few), peak(2 * few), peak(4 * few)], -1.0, CLOSER * few
+    while True:
+        slope, bend = _slope_and_bend(few, *found[-3:])
+        sure = bend == 0 or (bend > 0 and abs(bend - before) < SAME * bend)
+        before, bend, more = bend, max(bend, 0.0), nodes - 4 * few
+        needed = int(found[-1] + (slope + bend * 2 * few) * more + bend * more**2)
+        if (sure and (needed <= enough or few >= closer)) or 8 * few > nodes // 2:
+            return needed
+        few *= 2
+        found.append(peak(4 * few))
+
+
+def _slope_and_bend(few: int, one: int, two: int, four: int) -> tuple[float, float]:
+    """Of the curve through what `few` nodes need, twice and four times as many; −1: it is neither line nor parabola."""
+    first, second = two - one, four - two  # a line has twice as much, a parabola up to four times
+    slope = second / (2 * few)
+    if second <= 0 or second > STEEPEST * first:
+        return slope, -1.0
+    return slope, (slope - first / few) / (3 * few) if second > STRAIGHT * first else 0.0
 
 
 def _smaller(scenario: Scenario, nodes: int, wanted: int) -> Scenario:
@@ -134,14 +170,3 @@ def _tried(scenario: Scenario, threads: int, paranoid: bool) -> None:
     for cycle in simulation:
         if cycle >= CYCLES or time.monotonic() - begun > SECONDS:
             return
-
-
-def _line_or_parabola(few: int, one: int, two: int, four: int, nodes: int) -> int:
-    """What is needed at so many nodes, from what is needed at `few` of them, twice and four times as many."""
-    slope = (four - two) / (2 * few)
-    bend = 0.0
-    if four - two > 2.4 * (two - one) > 0:  # a line has 2, a parabola 4
-        bend = ((four - two) / (2 * few) - (two - one) / few) / (3 * few)
-        slope += bend * 2 * few
-    more = nodes - 4 * few
-    return int(four + slope * more + bend * more**2)

@@ -53,15 +53,38 @@ def test_what_small_networks_need_tells_what_a_large_one_needs(name, delayed, mo
     assert foreseen == pytest.approx(peak(table), rel=SHARE)
 
 
-@given(st.integers(1, 1000), st.integers(0, 10**6), st.integers(1, 10**4), st.sampled_from([0, 1, 3]))
-def test_a_line_and_a_parabola_are_carried_on(few, constant, slope, bend):
+@given(
+    few=st.integers(1, 1000),
+    constant=st.integers(0, 10**6),
+    slope=st.integers(1, 10**4),
+    bend=st.sampled_from([0, 1, 3]),
+    hidden=st.sampled_from([0, 3, 5]),
+)
+def test_a_line_and_a_parabola_are_carried_on_also_where_reading_the_data_hides_their_beginning(
+    few, constant, slope, bend, hidden
+):
+    nodes, tried = 128 * few, []
+
     def needed(nodes):
         return constant + slope * nodes + bend * nodes**2
 
-    nodes = 50 * few
-    found = need._line_or_parabola(few, needed(few), needed(2 * few), needed(4 * few), nodes)
-    lost = bend and needed(4 * few) - needed(2 * few) <= 2.4 * (needed(2 * few) - needed(few))  # hardly bent as yet
-    assert lost or found == pytest.approx(needed(nodes), rel=1e-6)
+    def peak(nodes):
+        tried.append(nodes)
+        return max(needed(nodes), needed(hidden * few) if hidden else 0)
+
+    found = need.carried_on(peak, few, nodes)
+    last = max(tried) // 4
+    lost = bend and needed(4 * last) - needed(2 * last) <= 2.4 * (needed(2 * last) - needed(last))  # hardly bent as yet
+    assert lost or found == pytest.approx(needed(nodes), rel=0.02)
+    assert max(tried) <= nodes // 2
+
+
+def test_what_stops_growing_is_seen_before_a_run_is_refused():
+    def peak(nodes):
+        return 10**6 + 30 * nodes + 200 * min(nodes, 4000)
+
+    assert need.carried_on(peak, 1000, 64_000) > 3 * peak(64_000)
+    assert need.carried_on(peak, 1000, 64_000, enough=2 * peak(64_000)) == pytest.approx(peak(64_000), rel=0.01)
 
 
 def test_what_needs_little_is_not_measured(monkeypatch):

@@ -97,7 +97,7 @@ def run(
             how = _within_memory(tasks, how, shown)
         made = Made(store, runs, {})
         with recording(store) as record:
-            for task, outcome in execute(tasks, how, shown, interrupt or Interrupt()):
+            for task, outcome in execute(tasks, how, shown, interrupt or Interrupt(), only=len(runs) == 1):
                 made.outcomes[task.hash] = (task, outcome)
                 record(_entry(task, outcome, out))
                 shown.end(task, outcome)
@@ -167,8 +167,10 @@ def _entry(task: Task, outcome: Outcome, out: Path) -> Entry:
     return Entry(task.hash, folder, outcome.status, outcome.error, outcome.cycle, outcome.seconds)
 
 
-def execute(tasks: list[Task], how: How, shown: Progress, interrupt: Interrupt) -> Iterator[tuple[Task, Outcome]]:
-    """Make the runs; each comes back when it is over. None begins after an interruption."""
+def execute(
+    tasks: list[Task], how: How, shown: Progress, interrupt: Interrupt, only: bool = False
+) -> Iterator[tuple[Task, Outcome]]:
+    """Make the runs; each comes back when it is over. None begins after an interruption. `only`: there is but one."""
     if not tasks:
         return
     if how.scheduler is not None:
@@ -182,18 +184,18 @@ def execute(tasks: list[Task], how: How, shown: Progress, interrupt: Interrupt) 
         configs = {str(t.point.scenario.data): t.point.scenario.data for t in tasks if t.point.scenario.data}
         yield from local.execute(tasks, workers, datasets.share(configs.values(), folder), shown, interrupt)
     else:
-        yield from here(tasks, shown, interrupt)
+        yield from here(tasks, shown, interrupt, only)
 
 
-def here(tasks: list[Task], shown: Progress, interrupt: Interrupt) -> Iterator[tuple[Task, Outcome]]:
-    """One run after the other in this process; the exception of a single run goes on, for its traceback."""
+def here(tasks: list[Task], shown: Progress, interrupt: Interrupt, only: bool) -> Iterator[tuple[Task, Outcome]]:
+    """One run after the other in this process; the exception of an only one goes on, for its traceback."""
     for task in tasks:
         if interrupt.asked:
             return
         shown.begin(task)
         told = Told(lambda cycle, error, task=task: shown.cycle(task, cycle, error), shown.note)  # type: ignore[misc]
         try:
-            outcome = (runner.perform if len(tasks) == 1 else runner.attempt)(task, told, interrupt)
+            outcome = (runner.perform if only else runner.attempt)(task, told, interrupt)
         except Exception as error:
             yield task, Outcome("failed", error=runner.explained(error))
             raise

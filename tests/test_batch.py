@@ -171,6 +171,14 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, workers):
     assert "KeyError" in trace.read_text()
 
 
+def test_a_last_run_that_fails_once_more_does_not_hide_those_that_are_there(tmp_path):
+    scenario = faulty(tmp_path).change({"runs": 1})
+    for _ in range(2):  # the second time it is the only one to be made
+        made = batch.run(scenario, tmp_path / "r", batch.How(workers=1))
+        assert len(made.failures) == 1
+        assert made.frame()["mine.bad"].unique().tolist() == [False]
+
+
 def test_the_most_frequent_failures_are_named_first_and_not_all(tmp_path):
     made = batch.run(faulty(tmp_path), tmp_path / "r", batch.How())
     task, outcome = made.failures[0]

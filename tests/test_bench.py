@@ -41,13 +41,14 @@ def test_asv_keeps_something_of_every_section():
 
 @pytest.mark.needs_jit
 @pytest.mark.usefixtures("_small")
-@pytest.mark.parametrize("section", ["protocols", "faults", "large"])
+@pytest.mark.parametrize("section", ["protocols", "faults", "observing", "large"])
 def test_every_figure_that_asv_keeps_is_among_those_measured(section):
     rows = [{"section": section} | row for row in bench.measure([section])]
     kinds = {kind: names for kind, names in tracked().items() if kind.section == section}
     assert kinds
     for kind, names in kinds.items():
-        params = kind.params if isinstance(kind.params[0], list | tuple) else (kind.params,)
+        given = getattr(kind, "params", ())
+        params = given if not given or isinstance(given[0], list | tuple) else (given,)
         for name, values in itertools.product(names, itertools.product(*params)):
             value = getattr(kind(), name)(rows, *values)
             assert value >= 0

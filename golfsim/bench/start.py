@@ -52,10 +52,10 @@ def observing(features: int = 784, classes: int = 10, records: int = 10_000) -> 
     rng = np.random.default_rng(1)
     simulation = Simulation(scenario(200, [UNIFORM, GOLF]))
     layer = simulation.layer("learning")
+    simulation.step()  # before the models are replaced: its records have fewer features
     layer.w = rng.random((200, classes, features), np.float32)  # type: ignore[attr-defined]
     test = TestSet(rng.random((records, features), np.float32), np.arange(records, dtype=np.int32) % classes, classes)
     observer = Observer(simulation.scenario.observe.model_copy(update={"every": 1, "nodes": 100}), 1, 10, test)
-    simulation.step()
     seconds = best_of(lambda: observer.measure(simulation.world, simulation.layers))
     yield {"name": "observing 100 nodes, 784 × 10", "records": records, "seconds": round(seconds, 3)}
 

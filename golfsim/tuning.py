@@ -12,7 +12,7 @@ from golfsim.errors import UserError
 from golfsim.kernels import kernel
 from golfsim.learner import classify, score
 from golfsim.records import Published, Records, Rows, ranges
-from golfsim.updates import Rule, keep_model, update
+from golfsim.updates import Rule, amend
 
 GRID = tuple(10.0**exponent for exponent in range(-6, 3))
 HELD_OUT = 0.2
@@ -22,11 +22,9 @@ PASSES = 5
 @kernel
 def train(records, rows, rule, w):
     """Sequential updates by single records, in the order given."""
-    fresh = np.empty(w.shape, np.float32)
     age = 0
     for record in records:
-        age = update(w, 0, age, rows, record, rule, fresh)
-        keep_model(fresh, w, 0)
+        age = amend(w, 0, w.shape[0], age, rows, record, record + 1, rule)
 
 
 def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer: str) -> float | None:
@@ -50,9 +48,7 @@ def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer:
     test, training = order[:cut], order[cut:]
     passes = np.concatenate([training[rng.permutation(key, lap + 1, training.size)] for lap in range(PASSES)])
     x, label = records.decoded(test)
-    every = np.arange(records.capacity().sum(), dtype=np.int64)
-    single = rows._replace(first=every, stop=every + 1)
-    agreement = [_agreement(passes, single, Rule(learner, lam, True), records.models, x, label) for lam in GRID]
+    agreement = [_agreement(passes, rows, Rule(learner, lam, True), records.models, x, label) for lam in GRID]
     return GRID[int(np.argmax(agreement))]
 
 

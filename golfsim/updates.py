@@ -105,33 +105,46 @@ def keep_model(fresh, w, start):
 
 
 @leaf
-def update(w, start, age, rows, node, rule, out):
-    """Write into `out` a model after an update by a node's records; returns its new age.
+def amend(w, start, models, age, rows, first, stop, rule):
+    """Update a model in its place by one record after the other; returns its new age.
 
     The model is the rows of w from `start` on, one for each of its linear models, and has seen `age` updates.
     """
+    slices = models if rows.folded else 1
+    for record in range(first, stop):
+        age += 1
+        decay = np.float32(1 - 1 / age)
+        for m in range(models):
+            r = record * slices + (m if rows.folded else 0)
+            sign = sign_for(rows, record, m, models)
+            step = step_size(rule, sign * dot(w, start + m, rows.x, r), age)
+            nudge(w, start + m, decay, np.float32(step * sign), rows.x, r)
+    return age
+
+
+@leaf
+def update(w, start, age, rows, node, rule, out):
+    """Write into `out` a model after an update by a node's records; returns its new age."""
     first, stop = rows.first[node], rows.stop[node]
     if first == stop:
         copy_model(w, start, out)
         return age
     models = out.shape[0]
     slices = models if rows.folded else 1
-    size = 1 if rule.one_by_one else stop - first
-    for record in range(first, stop):
-        begins = rule.one_by_one or record == first
-        age += begins
-        decay = np.float32(1 - 1 / age) if begins else np.float32(1)
-        for m in range(models):
+    together = first + 1 if rule.one_by_one else stop
+    size = together - first
+    age += 1
+    decay = np.float32(1 - 1 / age)
+    for m in range(models):
+        for record in range(first, together):
             r = record * slices + (m if rows.folded else 0)
             sign = sign_for(rows, record, m, models)
+            step = np.float32(step_size(rule, sign * dot(w, start + m, rows.x, r), age) / size * sign)
             if record == first:
-                step = step_size(rule, sign * dot(w, start + m, rows.x, r), age) / size
-                move(w, start + m, decay, np.float32(step * sign), rows.x, r, out, m)
+                move(w, start + m, decay, step, rows.x, r, out, m)
             else:
-                margin = sign * (dot(out, m, rows.x, r) if rule.one_by_one else dot(w, start + m, rows.x, r))
-                step = step_size(rule, margin, age) / size
-                nudge(out, m, decay, np.float32(step * sign), rows.x, r)
-    return age
+                nudge(out, m, np.float32(1), step, rows.x, r)
+    return amend(out, 0, models, age, rows, together, stop, rule)
 
 
 @inlined
@@ -145,34 +158,61 @@ def units(rows, node, noise):
 @inlined
 def charge(rows, node, noise, budget):
     """Spend what a visit to a node costs, and tell its ε: 0 where there is no record, or too little left."""
-    lo, hi = units(rows, node, noise)
-    if rows.first[node] == rows.stop[node] or not may_visit(budget, lo, hi):
+    if rows.first[node] == rows.stop[node]:
         return 0.0
-    return spend(budget, lo, hi)
+    if not noise.on:
+        return np.inf
+    lo, hi = units(rows, node, noise)
+    return spend(budget, lo, hi) if may_visit(budget, lo, hi) else 0.0
+
+
+@leaf
+def perturb(w, start, models, age, rows, node, rule, noise, budget, epsilon):
+    """Add to a model the noise of its last update, which is that of the gradient times the learning rate.
+
+    The gradient of a record is at most as long as the record, and that at most 1; so the mean over k records has a
+    sensitivity of 2/k for one record and of 2 for all.
+    """
+    lo, hi = units(rows, node, noise)
+    sensitivity = 2.0 * (1 + ROUNDING) / (hi - lo)
+    scale = rate(rule, age) * sensitivity / (epsilon / models)
+    if scale > 0:
+        for m in range(models):
+            k = m * 3 * w.shape[1]
+            if noise.norm == L1:
+                add_laplace(noise.key, budget.visits[lo], lo, k, scale, w, start + m)
+            else:
+                add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, w, start + m)
 
 
 @leaf
 def learn(w, start, age, rows, node, rule, noise, budget, out):
     """An update that spends the records' budget and perturbs the mean gradient, where the strategy asks for it.
 
-    Where the rest of a budget is too small the model moves on unchanged. The gradient of a record is at most as long as
-    the record, and that at most 1; so the mean over k records has a sensitivity of 2/k for one record and of 2 for all.
+    Where the rest of a budget is too small the model moves on unchanged.
     """
-    if not noise.on:
-        return update(w, start, age, rows, node, rule, out)
-    epsilon = charge(rows, node, noise, budget) / out.shape[0]
+    epsilon = charge(rows, node, noise, budget)
     if epsilon == 0:
         copy_model(w, start, out)
         return age
     age = update(w, start, age, rows, node, rule, out)
-    lo, hi = units(rows, node, noise)
-    sensitivity = 2.0 * (1 + ROUNDING) / (hi - lo)
-    scale = rate(rule, age) * sensitivity / epsilon
-    if scale > 0:
-        for m in range(out.shape[0]):
-            k = m * 3 * out.shape[1]
-            if noise.norm == L1:
-                add_laplace(noise.key, budget.visits[lo], lo, k, scale, out, m)
-            else:
-                add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, out, m)
+    if noise.on:
+        perturb(out, 0, out.shape[0], age, rows, node, rule, noise, budget, epsilon)
+    return age
+
+
+@leaf
+def learn_in_place(w, start, age, rows, node, rule, noise, budget, fresh):
+    """`learn` for a model that takes the place of the old one; `fresh` is room for it where a mini-batch needs both."""
+    first, stop, models = rows.first[node], rows.stop[node], fresh.shape[0]
+    if stop - first > 1 and not rule.one_by_one:
+        age = learn(w, start, age, rows, node, rule, noise, budget, fresh)
+        keep_model(fresh, w, start)
+        return age
+    epsilon = charge(rows, node, noise, budget)
+    if epsilon == 0:
+        return age
+    age = amend(w, start, models, age, rows, first, stop, rule)
+    if noise.on:
+        perturb(w, start, models, age, rows, node, rule, noise, budget, epsilon)
     return age

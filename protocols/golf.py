@@ -254,7 +254,7 @@ def receive_plainly(events, lo, hi, messages, models, rows, how):
         e = events[place]
         j, start, age = np.int64(messages.dst[e]), np.int64(messages.row[e]) * count, messages.age[messages.row[e]]
         first, stop = rows.first[j], rows.stop[j]
-        learns = charge(rows, j, how.noise, how.budget) > 0 if how.noise.on else first < stop
+        learns = charge(rows, j, how.noise, how.budget) > 0
         age += learns
         share = share_of(age, models.age[j], how.merging.by_age)
         for m in range(count):

@@ -11,11 +11,11 @@ from pydantic import Field
 from golfsim import rng
 from golfsim.descent import Descent, DescentConfig, linear
 from golfsim.errors import UserError
-from golfsim.kernels import kernel, leaf
+from golfsim.kernels import kernel, leaf, prefetch
 from golfsim.ledger import Budget
 from golfsim.protocol import Audited
 from golfsim.rng import below, draw, unit
-from golfsim.updates import Noise, keep_model, learn
+from golfsim.updates import Noise, learn_in_place
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -121,12 +121,14 @@ def visit(path, w, age, models, rows, rule, noise, budget, counts):
     fresh = np.empty((models, w.shape[1]), np.float32)
     for step in range(path.shape[1]):
         for walker in range(path.shape[0]):
+            if step + 1 < path.shape[1] and path[walker, step + 1] >= 0:
+                first = rows.first[path[walker, step + 1]]
+                prefetch(rows.x, first * models if rows.folded else first)
             if path[walker, step] >= 0:
-                start = walker * models
-                new_age = learn(w, start, age[walker], rows, path[walker, step], rule, noise, budget, fresh)
+                node, start = path[walker, step], walker * models
+                new_age = learn_in_place(w, start, age[walker], rows, node, rule, noise, budget, fresh)
                 counts[1 if new_age == age[walker] else 0] += 1
                 age[walker] = new_age
-                keep_model(fresh, w, start)
 
 
 class WalkConfig(DescentConfig):

@@ -28,7 +28,7 @@ from golfsim.ledger import HALVING, UNIFORM, Budget
 from golfsim.problems import ScenarioError
 from golfsim.records import Rows
 from golfsim.scenario import Scenario
-from golfsim.updates import L1, L2, LEARNERS, Noise, Rule, learn, update
+from golfsim.updates import L1, L2, LEARNERS, Noise, Rule, learn, learn_in_place, update
 from protocols.golf import Golf
 from protocols.gradient_perturbation import GradientPerturbation
 from protocols.random_walk import RandomWalk
@@ -71,6 +71,15 @@ class Case:
         out = np.full_like(self.w, np.nan)
         return out, learn(self.w, 0, np.int32(age), self.rows, 1, rule, self.noise, self.budget, out)
 
+    def run_in_place(self, rule, age):
+        """The same for the second of three models in one array; the others stay as they are."""
+        w, models = np.concatenate([self.w + 1, self.w, self.w + 2]), len(self.w)
+        room = np.full_like(self.w, np.nan)
+        new_age = learn_in_place(w, models, np.int32(age), self.rows, 1, rule, self.noise, self.budget, room)
+        assert (w[:models] == self.w + 1).all()
+        assert (w[2 * models :] == self.w + 2).all()
+        return w[models : 2 * models], new_age
+
     def reference(self, learner, age):
         """(models, age, visits) afterwards, by the naive update with noise of the same draws."""
         ledger = naive.Ledger(self.schedule, 1 if math.isinf(self.epsilon) else self.epsilon, 0)
@@ -107,14 +116,16 @@ class Case:
     visits=st.lists(st.integers(0, 3), min_size=8, max_size=8),
     epsilon=st.sampled_from([math.inf, 5.0]),
     age=st.sampled_from([0, 1, 30]),
+    in_place=st.booleans(),
 )
 def test_a_noisy_update_is_that_of_the_reference(
-    norm, learner, seed, models, records, per_record, schedule, visits, epsilon, age
+    norm, learner, seed, models, records, per_record, schedule, visits, epsilon, age, in_place
 ):
     case = Case(seed, models, records, norm, per_record, schedule, visits, epsilon)
     assume(learner != "pegasos" or np.abs(case.margins() - 1).min() > 1e-4)
     ref, ref_age, ref_visits = case.reference(learner, age)
-    comp, comp_age = case.run(Rule(LEARNERS[learner][0], LAM, False), age)
+    run = case.run_in_place if in_place else case.run
+    comp, comp_age = run(Rule(LEARNERS[learner][0], LAM, False), age)
     assert comp_age == ref_age
     assert case.budget.visits.tolist() == ref_visits
     assert np.allclose(comp, ref, rtol=1e-4, atol=1e-4 * (1 + np.abs(ref).max()))

@@ -6,6 +6,8 @@ import naive
 import numpy as np
 import pytest
 from helpers import ALPHA, JIT, p_of_chi_square
+from hypothesis import example, given
+from hypothesis import strategies as st
 from scipy import stats
 
 from golfsim import rng
@@ -20,6 +22,7 @@ from golfsim.mechanisms import (
     add_share_of_gamma_norm,
     gamma,
     laplace,
+    logarithm,
     normal,
     respond,
 )
@@ -43,6 +46,16 @@ def gamma_norm_vectors(n, d, scale):
     for row in range(n):
         add_gamma_norm(KEY, 0, row, 0, scale, out, row)
     return out
+
+
+@given(st.floats(min_value=2.0**-53, max_value=2.0**53))
+@example(1.0)
+@example(math.sqrt(0.5))
+@example(math.nextafter(math.sqrt(0.5), 0))
+@example(0.5 * 2.0**-52)  # the smallest and the largest draw
+@example(1 - 0.5 * 2.0**-52)
+def test_a_logarithm_is_that_of_the_library_but_for_its_last_bits(u):
+    assert logarithm(np.float64(u)) == pytest.approx(math.log(u), rel=5e-16, abs=0)
 
 
 # Distributions. Kolmogorov–Smirnov and χ² tests fail below a p-value of ALPHA: one right program in a thousand.

@@ -50,6 +50,11 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compiled(function, _nrt=False, forceinline=True)
 
 
+def exact(function: Callable[..., Any]) -> Any:
+    """The same, with every sum and product taken as it is written: the same bits wherever it is put, on any processor."""
+    return _compiled(function, _nrt=False, forceinline=True, fastmath=False)
+
+
 def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     users = function.__module__.startswith(USERS)
     folder = cache_folder(Path(function.__code__.co_filename), users)

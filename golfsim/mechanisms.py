@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from golfsim.kernels import inlined, leaf
+from golfsim.kernels import exact, inlined, leaf
 from golfsim.rng import draw, unit
 
 Unit = Literal["record", "node"]
@@ -26,7 +26,7 @@ LEAST = np.float64(math.sqrt(0.5)).view(np.int64)  # the bits of the smallest nu
 LN_2 = math.log(2)
 
 
-@inlined
+@exact
 def logarithm(u):
     """The natural logarithm of a positive number; unlike the library's, a loop over it fills vector registers.
 
@@ -43,20 +43,20 @@ def logarithm(u):
     return np.float64(e) * LN_2 + 2 * (s + s * z * (1 / 3 + z * (1 / 5 + z * (1 / 7 + rest))))
 
 
-@inlined
+@exact
 def exponential(h):
     """A draw as an exponential number of mean 1."""
     return -logarithm(unit(h))
 
 
-@inlined
+@exact
 def laplace(h):
     """A draw as a Laplace number of scale 1: a random sign and an exponential."""
     size = exponential(h)
     return size if h & 1 == 1 else -size
 
 
-@inlined
+@exact
 def normal(first, second):
     """Two draws as a standard normal number (Box–Muller)."""
     return np.sqrt(2 * exponential(first)) * np.cos(2 * np.pi * unit(second))

@@ -51,7 +51,11 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def exact(function: Callable[..., Any]) -> Any:
-    """The same, with every sum and product taken as it is written: the same bits wherever it is put, on any processor."""
+    """The same, with every sum and product taken as it is written, so that it gives the same bits wherever it is put.
+
+    Where sums may be reordered each copy of a formula may be compiled otherwise; and of the copies that a process has
+    loaded the linker takes the first, which is another one when code comes from the disk.
+    """
     return _compiled(function, _nrt=False, forceinline=True, fastmath=False)
 
 

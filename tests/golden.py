@@ -46,12 +46,12 @@ def lines_of(name):
             yield f"state {part} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
 
 
-def record(folder=FOLDER):
-    """Write all files."""
+def record(folder=FOLDER, names=ENTRIES):
+    """Write the files of all protocols, or of those that are named."""
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.txt"):
         old.unlink()
-    for name in ENTRIES:
+    for name in names:
         text = "\n".join([f"# {name}", *here(), *lines_of(name)]) + "\n"
         file_of(name, folder).write_text(text, encoding="utf-8")
 
@@ -69,4 +69,4 @@ def values(lines):
 
 
 if __name__ == "__main__":
-    record(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    record(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER, sys.argv[2:] or ENTRIES)

@@ -48,3 +48,14 @@ def test_kernels_as_plain_python_give_the_same_numbers_but_for_rounding(tmp_path
     for name in ENTRIES:
         plain = golden.values(golden.read(name, tmp_path)[1])
         assert golden.values(golden.lines_of(name)) == pytest.approx(plain, rel=1e-4, abs=1e-6), name
+
+
+@needs_jit
+def test_code_that_is_compiled_and_code_that_is_loaded_give_the_same_bits(tmp_path):
+    """Of the copies of a kernel in its callers the linker takes the first that is loaded: all have to round alike."""
+    names = ["regularised_erm with noise", "group_aggregation, sums in the clear", "golf over newscast"]
+    environment = os.environ | {"GOLFSIM_CACHE": str(tmp_path / "cache")}
+    for folder in ("compiled", "loaded"):
+        subprocess.run([sys.executable, HERE / "golden.py", tmp_path / folder, *names], env=environment, check=True)
+    for name in names:
+        assert golden.read(name, tmp_path / "compiled") == golden.read(name, tmp_path / "loaded"), name

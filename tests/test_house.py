@@ -20,7 +20,7 @@ def functions(path):
 def is_kernel(function):
     words = [word for decorator in function.decorator_list for word in ast.walk(decorator)]
     names = {getattr(word, "id", getattr(word, "attr", "")) for word in words}
-    return bool(names & {"kernel", "leaf", "inlined", "njit", "overload"})
+    return bool(names & {"kernel", "leaf", "inlined", "exact", "njit", "overload"})
 
 
 def lacks_annotation(function):

@@ -136,6 +136,12 @@ def test_a_learning_curve_runs_over_the_size_that_varies():
     assert ax.get_ylabel() == "0-1 error on the test set"
 
 
+def test_where_points_have_different_numbers_of_runs_the_legend_says_so():
+    rows = log([({"g.group": g}, 0.1 * g) for g in (10, 2, 5)], metrics=("error",))
+    ax = grids.bars(rows[(rows["g.group"] != 5) | (rows["run"] < 3)], "g.group")
+    assert "95 % interval of the mean, 2 to 3 runs" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
 def test_bars_have_the_interval_and_the_spread_of_nodes():
     rows = log([({"g.group": g}, 0.1 * g) for g in (10, 2, 5)], layers=("local", "group"), metrics=("error",))
     ax = grids.bars(rows, "g.group")

@@ -236,9 +236,13 @@ def _bars_of(frame: pd.DataFrame, metric: str) -> Any:
     """What the error bars are."""
     from matplotlib.lines import Line2D
 
-    runs = int(numbers.rows_of(frame, metric)["run"].nunique())
-    barred = runs >= numbers.LEAST
-    text = BARS.format(runs) if barred else f"mean over {runs} runs" if runs > 1 else "one run"
+    rows = numbers.rows_of(frame, metric)
+    keys = numbers.varied(rows) or ["metric"]
+    counts = rows.groupby(keys, observed=True, dropna=False)["run"].nunique()
+    least, most = int(counts.min()), int(counts.max())
+    runs = f"{most}" if least == most else f"{least} to {most}"
+    barred = most >= numbers.LEAST
+    text = BARS.format(runs) if barred else f"mean over {runs} runs" if most > 1 else "one run"
     return Line2D([], [], color=GREY, marker="|" if barred else ".", ls="", ms=7 if barred else 4, label=text)
 
 

@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 
 from golfsim import rng
 from golfsim.kernels import kernel, leaf
-from golfsim.rng import draw, unit
+from golfsim.mechanisms import normal
+from golfsim.rng import draw
 from golfsim.settings import Settings, Share
 
 HONEST, NEGATIVE, NOISE, OLD = range(4)
@@ -37,9 +38,8 @@ def forge(forgery, sender, cycle, w, start, old, out):
                 out[m, f] = -w[start + m, f]
             elif kind == NOISE:
                 k = 2 * (m * out.shape[1] + f)
-                radius = np.sqrt(-2 * np.log(unit(draw(forgery.key, cycle, sender, k))))
-                angle = 2 * np.pi * unit(draw(forgery.key, cycle, sender, k + 1))
-                out[m, f] = forgery.scale[sender] * np.float32(radius * np.cos(angle))
+                first, second = draw(forgery.key, cycle, sender, k), draw(forgery.key, cycle, sender, k + 1)
+                out[m, f] = forgery.scale[sender] * np.float32(normal(first, second))
             elif kind == OLD:
                 out[m, f] = old[kept + m, f]
             else:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import rng
+from golfsim.maths import product, solve
 
 if TYPE_CHECKING:
     from golfsim.learner import Learner
@@ -62,10 +63,10 @@ def _ridge(x: NDArray[Any], y: NDArray[Any], test: NDArray[Any], classes: int) -
     x, test, target = x - mean, test - mean, target - offset
     penalty = max(float(np.square(x).sum()) / max(x.shape), 1e-12)
     if x.shape[1] <= x.shape[0]:
-        weights = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ target)
+        weights = solve(product(x.T, x.T) + penalty * np.eye(x.shape[1]), product(x.T, target.T))
     else:
-        weights = x.T @ np.linalg.solve(x @ x.T + penalty * np.eye(x.shape[0]), target)
-    return np.asarray((test @ weights + offset).argmax(axis=1), np.int64)
+        weights = product(x.T, solve(product(x, x) + penalty * np.eye(x.shape[0]), target).T)
+    return np.asarray((product(test, weights.T) + offset).argmax(axis=1), np.int64)
 
 
 def membership(

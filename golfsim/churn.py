@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from golfsim import rng
 from golfsim.errors import UserError
+from golfsim.maths import exp_of, log_of, power_of
 from golfsim.settings import Settings, Share
 from golfsim.state import Stateful
 
@@ -234,8 +235,8 @@ class Oscillating(Churn[OscillatingConfig]):
     def act(self, cycle: int, first: bool) -> None:
         """Take random nodes down, or up, until the size is right."""
         config = self._config
-        swing = (1 + np.cos(2 * np.pi * (cycle - config.start) / config.period)) / 2
-        wanted = round((config.low + (config.high - config.low) * float(swing)) * self._nodes.size)
+        swing = (1 + math.cos(2 * math.pi * (cycle - config.start) / config.period)) / 2
+        wanted = round((config.low + (config.high - config.low) * swing) * self._nodes.size)
         surplus = int(self.up.sum()) - wanted
         pool = self._nodes[self.up == (surplus > 0)]
         self.up[rng.sample(self._key, cycle, pool, abs(surplus))] = surplus < 0
@@ -291,7 +292,7 @@ class Lognormal(Sessions[LognormalConfig]):
 
         config = self._config
         mu = config.mu + config.sigma**2 * by_length
-        return np.exp(mu + config.sigma * np.asarray(ndtri(u)))
+        return exp_of(mu + config.sigma * np.asarray(ndtri(u)))
 
 
 class Weibull(Sessions[WeibullConfig]):
@@ -302,8 +303,8 @@ class Weibull(Sessions[WeibullConfig]):
         from scipy.special import gammaincinv
 
         config = self._config
-        power = np.asarray(gammaincinv(1 + 1 / config.shape, u)) if by_length else -np.log(u)
-        return np.asarray(config.scale * power ** (1 / config.shape))
+        power = np.asarray(gammaincinv(1 + 1 / config.shape, u)) if by_length else -log_of(u)
+        return np.asarray(config.scale * power_of(power, 1 / config.shape))
 
 
 class Trace(Churn[TraceConfig]):

@@ -7,10 +7,13 @@ arrives, how probable each peer of the partition is as its sender.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from golfsim.maths import log_of
 
 Law = NDArray[np.float64]  # probabilities of cycles
 Cycles = NDArray[np.int32]
@@ -117,7 +120,7 @@ def posterior(weight: Law, who: NDArray[np.int64], before: NDArray[np.bool_]) ->
 def entropy(probability: Law) -> float:
     """In bits."""
     some = probability[probability > 0]
-    return float(-(some * np.log2(some)).sum()) + 0.0
+    return float(-(some * log_of(some)).sum() / math.log(2)) + 0.0
 
 
 @dataclass(frozen=True)

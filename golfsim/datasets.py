@@ -553,12 +553,16 @@ def _l1(x: Floats) -> Floats:
     return _divided(x, np.abs(x).sum(axis=1))
 
 
+def _lengths(x: Floats) -> Floats:
+    return np.sqrt(np.square(x).sum(axis=1))
+
+
 def _l2(x: Floats) -> Floats:
-    return _divided(x, np.linalg.norm(x, axis=1))
+    return _divided(x, _lengths(x))
 
 
 def _clip_l2(x: Floats) -> Floats:
-    return _divided(x, np.maximum(np.linalg.norm(x, axis=1), 1))
+    return _divided(x, np.maximum(_lengths(x), 1))
 
 
 _LENGTHS: dict[str, Step] = {"l1": _l1, "l2": _l2, "clip-l2": _clip_l2}

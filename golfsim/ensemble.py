@@ -39,7 +39,9 @@ def _weighed(values: Numbers, weight: csr_array) -> Numbers:
     """Each node's weighted sum of values [records, all models, linear]."""
     records, models, linear = values.shape
     flat = values.transpose(1, 0, 2).reshape(models, records * linear)
-    return np.asarray(weight @ flat).reshape(-1, records, linear).transpose(1, 0, 2)
+    found = np.zeros((weight.shape[0], records * linear))
+    add_weighted(weight.indptr, weight.indices, weight.data, np.ascontiguousarray(flat), found)
+    return found.reshape(-1, records, linear).transpose(1, 0, 2)
 
 
 def bounded(raw: Numbers) -> Numbers:
@@ -67,6 +69,15 @@ def _preference(lean: Numbers, nodes: Nodes, x: Numbers, tie: Tie, key: np.uint6
         return np.where(chance < 0.5, -1.0, 1.0) if linear == 1 else chance
     rising: Numbers = np.arange(1, linear + 1) / linear
     return rising if tie == "last" else -rising
+
+
+@kernel
+def add_weighted(start, column, weight, values, out):
+    """Add weight[k]·values[column[k]] to row r of the result, for each entry k of row r of a sparse matrix."""
+    for r in range(out.shape[0]):
+        for k in range(start[r], start[r + 1]):
+            for c in range(out.shape[1]):
+                out[r, c] += weight[k] * values[column[k], c]
 
 
 @kernel

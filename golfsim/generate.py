@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import mooc
+from golfsim.maths import product
 
 Points = tuple[NDArray[np.float64], NDArray[np.int32]]
 
@@ -29,9 +31,9 @@ def separable(records: int, rng: np.random.Generator, details: Mapping[str, Any]
     x = np.empty((0, details["dimensions"]))
     while len(x) < records:
         more = _on_sphere(records, details["dimensions"], rng)
-        x = np.concatenate((x, more[np.abs(more @ separator) > details["margin"]]))
+        x = np.concatenate((x, more[np.abs(_along(more, separator)) > details["margin"]]))
     x = x[:records]
-    return x, (x @ separator > 0).astype(np.int32)
+    return x, (_along(x, separator) > 0).astype(np.int32)
 
 
 def inseparable(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
@@ -42,16 +44,20 @@ def inseparable(records: int, rng: np.random.Generator, details: Mapping[str, An
     if y.min() == y.max():
         return x, y
     machine = LinearSVC(C=details["cost"], fit_intercept=False, dual=False, max_iter=10_000).fit(x, y)
-    best = machine.coef_[0] / np.linalg.norm(machine.coef_[0])
-    near = np.abs(x @ best) < details["flip_margin"]
+    best = machine.coef_[0] / math.sqrt(np.square(machine.coef_[0]).sum())
+    near = np.abs(_along(x, best)) < details["flip_margin"]
     flipped = near & (rng.random(records) < details["flip_share"])
     return x, np.where(flipped, 1 - y, y).astype(np.int32)
 
 
 def _on_sphere(number: int, dimensions: int, rng: np.random.Generator) -> NDArray[np.float64]:
     points = rng.standard_normal((number, dimensions))
-    length: NDArray[np.float64] = np.linalg.norm(points, axis=1, keepdims=True)
-    return points / length
+    return np.asarray(points / np.sqrt(np.square(points).sum(axis=1, keepdims=True)))
+
+
+def _along(x: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the scalar product of each point with a direction."""
+    return product(x, direction[None])[:, 0]
 
 
 GENERATORS: dict[str, Callable[[int, np.random.Generator, Mapping[str, Any]], Points]] = {

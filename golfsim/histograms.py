@@ -345,7 +345,7 @@ def encode(
     codes: NDArray[np.int32], labels: NDArray[np.int32], alphabets: NDArray[Any], classes: int
 ) -> NDArray[np.int32]:
     """The cell of each record's values [n, features] and label; cells that differ in the label alone are neighbours."""
-    return np.asarray((codes @ strides(alphabets)) * classes + labels, np.int32)
+    return np.asarray((codes * strides(alphabets)).sum(axis=1) * classes + labels, np.int32)
 
 
 def decode(

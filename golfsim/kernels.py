@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -12,24 +13,49 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+import numba.core.registry
 
+from golfsim.errors import UserError
 from golfsim.places import private, user_cache
 
 PACKAGE = Path(__file__).parent
 ROOTS = (PACKAGE, PACKAGE.parent / "protocols")
 UNUSED_DAYS = 30
+CPU = "GOLFSIM_CPU"  # “native”: compile for this processor
+BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}  # by machine; elsewhere LLVM's generic one
+NEEDED = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # what x86-64-v3 adds to x86-64-v2
 USERS = "golfsim_user_"  # how the names of modules begin that a scenario names by their file
 
-# A sum may be reordered to fill vector registers; NaN and infinity keep their meaning.
-FASTMATH = {"reassoc", "nsz", "contract"}
+
+def _fix_target() -> str:
+    """Compile for the same processor on every machine, and return its name in LLVM's words.
+
+    numba has one compiler per process. It is made when the first function is compiled. A program that has compiled
+    functions of its own before it imports golfsim keeps the compiler that it has, which is for its own processor.
+    """
+    wanted, machine = os.environ.get(CPU, ""), platform.machine()
+    if wanted not in ("", "native"):
+        raise UserError(f"{CPU} is “{wanted}”", hint="set it to “native” to compile for this processor, or not at all")
+    begun = "_toplevel_target_context" in vars(numba.core.registry.cpu_target)
+    there = llvm.get_host_cpu_features()
+    old = machine in BASELINES and not all(there.get(feature) for feature in NEEDED)
+    if wanted == "native" or begun or old:
+        return f"native: {numba.config.CPU_NAME or llvm.get_host_cpu_name()}"
+    numba.config.CPU_NAME, numba.config.CPU_FEATURES = BASELINES.get(machine, "generic"), ""
+    return str(numba.config.CPU_NAME)
+
+
+TARGET = _fix_target()  # recorded in run.json
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a module-level function over arrays and scalars: no GIL, cached on disk, division as in numpy."""
+    """Compile a module-level function over arrays and scalars: no GIL, cached on disk, division as in numpy.
+
+    Every sum and product is taken as it is written (see `golfsim.simd` for sums in several lanes), so that it has the
+    same bits on every processor, in every version of the compiler, and wherever the function is inlined.
+    """
     return _compiled(function)
 
 
@@ -50,19 +76,10 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compiled(function, _nrt=False, forceinline=True)
 
 
-def exact(function: Callable[..., Any]) -> Any:
-    """The same, with every sum and product taken as it is written, so that it gives the same bits wherever it is put.
-
-    Where sums may be reordered each copy of a formula may be compiled otherwise; and of the copies that a process has
-    loaded the linker takes the first, which is another one when code comes from the disk.
-    """
-    return _compiled(function, _nrt=False, forceinline=True, fastmath=False)
-
-
 def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     users = function.__module__.startswith(USERS)
     folder = cache_folder(Path(function.__code__.co_filename), users)
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH} | more
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | more
     if folder is None:
         return numba.njit(**options)(function)
     before = numba.config.CACHE_DIR
@@ -113,89 +130,3 @@ def _forget_unused(folder: Path) -> None:
     for old in folder.iterdir():
         if time.time() - old.stat().st_mtime > UNUSED_DAYS * 86400:
             shutil.rmtree(old, ignore_errors=True)
-
-
-LINE = 64  # bytes of a cache line
-
-
-@intrinsic
-def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
-    """Ask the processor to bring array[row, column] into its cache."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = signature.args[0]
-        view = context.make_array(kind)(context, builder, arguments[0])
-        place = [
-            context.cast(builder, a, t, types.intp) for a, t in zip(arguments[1:], signature.args[1:], strict=True)
-        ]
-        pointer = cgutils.get_item_pointer(context, builder, kind, view, place[: kind.ndim], wraparound=False)
-        whole = ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [pointer.type, whole, whole, whole])
-        call = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        builder.call(call, [pointer, whole(0), whole(3), whole(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, row, column), codegen
-
-
-@intrinsic(prefer_literal=True)
-def _equal(typingctx: Any, array: Any, row: Any, value: Any, lanes: Any) -> Any:
-    """Which of the first `lanes` numbers of a row of 32-bit integers equal a value, as bits; `lanes` is a literal."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind, number = signature.args[0], ir.IntType(32)
-        view = context.make_array(kind)(context, builder, arguments[0])
-        begin = [
-            context.cast(builder, arguments[1], signature.args[1], types.intp),
-            context.get_constant(types.intp, 0),
-        ]
-        pointer = cgutils.get_item_pointer(context, builder, kind, view, begin, wraparound=False)
-        vector = ir.VectorType(number, lanes.literal_value)
-        found = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
-        nothing = ir.Constant(vector, ir.Undefined)
-        wanted = context.cast(builder, arguments[2], signature.args[2], types.int32)
-        first = builder.insert_element(nothing, wanted, number(0))
-        everywhere = builder.shuffle_vector(first, nothing, ir.Constant(vector, [0] * vector.count))
-        bits = builder.bitcast(builder.icmp_signed("==", found, everywhere), ir.IntType(vector.count))
-        return bits if vector.count == 64 else builder.zext(bits, ir.IntType(64))
-
-    return types.uint64(array, row, value, lanes), codegen
-
-
-if numba.config.DISABLE_JIT:
-
-    def prefetch(array: Any, row: int) -> None:
-        """Nothing: there is no cache to speak of."""
-
-    prefetch_item = prefetch
-
-    def equal_32(array: Any, row: int, value: int) -> int:
-        """Which numbers of a row equal a value, as bits."""
-        return sum(1 << k for k, number in enumerate(array[row].tolist()) if number == value)
-
-    equal_64 = equal_32
-
-else:
-
-    @inlined
-    def prefetch(array, row):
-        """Ask the processor to bring a row into its cache; it changes no value."""
-        step = LINE // array.itemsize
-        for column in range(0, array.shape[1], step):
-            _prefetch(array, row, column)
-        _prefetch(array, row, array.shape[1] - 1)
-
-    @inlined
-    def prefetch_item(array, item):
-        """The same for an item of a one-dimensional array, or the beginning of a row."""
-        _prefetch(array, item, 0)
-
-    @inlined
-    def equal_32(array, row, value):
-        """Which of the 32 numbers of a row equal a value, as bits."""
-        return _equal(array, row, value, 32)
-
-    @inlined
-    def equal_64(array, row, value):
-        """Which of the 64 numbers of a row equal a value, as bits."""
-        return _equal(array, row, value, 64)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.maths import product
 from golfsim.protocol import LayerConfig, Protocol
 
 if TYPE_CHECKING:
@@ -45,4 +46,4 @@ def classify(scores: NDArray[np.float32]) -> NDArray[np.int32]:
 def score(w: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
     """The scores of records by linear models [holders, models, features]: [records, holders, models]."""
     holders, models, features = w.shape
-    return (x @ w.reshape(holders * models, features).T).reshape(len(x), holders, models)
+    return product(x, w.reshape(holders * models, features)).reshape(len(x), holders, models)

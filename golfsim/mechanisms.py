@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from golfsim.kernels import exact, inlined, leaf
+from golfsim.kernels import inlined, leaf
+from golfsim.maths import cos_of_turns, log, power
 from golfsim.rng import draw, unit
 
 Unit = Literal["record", "node"]
@@ -21,45 +22,23 @@ Unit = Literal["record", "node"]
 ROUNDING = 1e-5
 
 
-MANTISSA = 52  # bits
-LEAST = np.float64(math.sqrt(0.5)).view(np.int64)  # the bits of the smallest number of [√½, √2)
-LN_2 = math.log(2)
-
-
-@exact
-def logarithm(u):
-    """The natural logarithm of a positive number; unlike the library's, a loop over it fills vector registers.
-
-    u = m·2^e with m of [√½, √2), and ln m = 2(s + s³/3 + s⁵/5 + …) with s = (m−1)/(m+1), at most 0.172 in size: what
-    follows the last term is below 2·10⁻¹⁷ of the sum.
-    """
-    bits = np.float64(u).view(np.int64)
-    e = (bits - LEAST) >> MANTISSA
-    m = np.int64(bits - (e << MANTISSA)).view(np.float64)
-    s = (m - 1) / (m + 1)
-    z = s * s
-    rest = z * (1 / 17 + z * (1 / 19 + z * (1 / 21)))
-    rest = z * (1 / 9 + z * (1 / 11 + z * (1 / 13 + z * (1 / 15 + rest))))
-    return np.float64(e) * LN_2 + 2 * (s + s * z * (1 / 3 + z * (1 / 5 + z * (1 / 7 + rest))))
-
-
-@exact
+@inlined
 def exponential(h):
     """A draw as an exponential number of mean 1."""
-    return -logarithm(unit(h))
+    return -log(unit(h))
 
 
-@exact
+@inlined
 def laplace(h):
     """A draw as a Laplace number of scale 1: a random sign and an exponential."""
     size = exponential(h)
     return size if h & 1 == 1 else -size
 
 
-@exact
+@inlined
 def normal(first, second):
     """Two draws as a standard normal number (Box–Muller)."""
-    return np.sqrt(2 * exponential(first)) * np.cos(2 * np.pi * unit(second))
+    return np.sqrt(2 * exponential(first)) * cos_of_turns(unit(second))
 
 
 @leaf
@@ -95,11 +74,12 @@ def gamma(key, cycle, node, k, shape):
     for attempt in range(20):
         h = k + 1 + 3 * attempt
         z = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
-        v = (1 + z / np.sqrt(9 * d)) ** 3
-        if v > 0 and -exponential(draw(key, cycle, node, h + 2)) < z * z / 2 + d - d * v + d * np.log(v):
+        root = 1 + z / np.sqrt(9 * d)
+        v = root * root * root
+        if v > 0 and -exponential(draw(key, cycle, node, h + 2)) < z * z / 2 + d - d * v + d * log(v):
             value = d * v
             break
-    return value * unit(draw(key, cycle, node, k)) ** (1 / shape) if small else value
+    return value * power(unit(draw(key, cycle, node, k)), 1 / shape) if small else value
 
 
 @leaf

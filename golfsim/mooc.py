@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.errors import UserError, nearest
+from golfsim.maths import exp_of, log_of
 from golfsim.pipeline import (
     CsvImporter,
     Dataset,
@@ -219,20 +220,20 @@ def _weekly(who: _Students, rng: np.random.Generator) -> list[NDArray[np.int64]]
 
 def _week(who: _Students, engagement: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
     busy = np.minimum(engagement, 3.0)
-    pages = rng.poisson(np.exp(1.3 + 0.7 * busy))
-    videos = rng.poisson(np.exp(0.7 + 0.7 * busy))
+    pages = rng.poisson(exp_of(1.3 + 0.7 * busy))
+    videos = rng.poisson(exp_of(0.7 + 0.7 * busy))
     problems = rng.binomial(PROBLEMS, _logistic(0.2 + 1.3 * busy))
-    posts = rng.poisson(np.exp(np.minimum(who.talkative + 0.4 * busy, 2.0)))
+    posts = rng.poisson(exp_of(np.minimum(who.talkative + 0.4 * busy, 2.0)))
     return np.stack((pages, videos, problems, posts))
 
 
 def _hazard(recent: NDArray[Any]) -> NDArray[np.float64]:
     """The chance to leave after a week, by the activity of that week and, half as much, of the one before."""
-    return _logistic(2.6 - 2.0 * np.log1p(recent))
+    return _logistic(2.6 - 2.0 * log_of(1 + recent))
 
 
 def _logistic(x: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(1 / (1 + np.exp(-x)), np.float64)
+    return np.asarray(1 / (1 + exp_of(-x)), np.float64)
 
 
 Columns = dict[str, NDArray[Any]]

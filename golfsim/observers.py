@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -44,8 +45,8 @@ class Due:
 
     @cached_property
     def _spaced(self) -> frozenset[int]:
-        exponents = np.arange(0, np.log10(self.cycles) + 1e-9, 1 / POINTS_A_DECADE)
-        return frozenset(np.rint(10**exponents).astype(int).tolist())
+        points = math.floor(POINTS_A_DECADE * math.log10(self.cycles) + 1e-9)
+        return frozenset(round(10 ** (k / POINTS_A_DECADE)) for k in range(points + 1))
 
 
 @dataclass(frozen=True)

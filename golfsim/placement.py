@@ -5,6 +5,7 @@ Every placement is exact: each record goes to one node, none is lost and none us
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from pydantic import Field, model_validator
 from golfsim import rng
 from golfsim.errors import UserError, nearest
 from golfsim.kernels import kernel
+from golfsim.maths import exp_of, log_of, power_of
 from golfsim.rng import draw, unit
 from golfsim.settings import Settings
 
@@ -81,7 +83,7 @@ class LognormalSizes(Settings):
         """Sizes up to a common factor, from probabilities."""
         from scipy.special import ndtri
 
-        return np.exp(self.sigma * np.asarray(ndtri(u)))
+        return exp_of(self.sigma * np.asarray(ndtri(u)))
 
 
 class ZipfSizes(Settings):
@@ -93,7 +95,7 @@ class ZipfSizes(Settings):
     def shares(self, u: Floats) -> Floats:
         """Sizes up to a common factor: ranks in the order of u."""
         rank = np.argsort(np.argsort(u, kind="stable"), kind="stable") + 1
-        return np.asarray(1.0 / rank**self.exponent, np.float64)
+        return np.asarray(1.0 / power_of(rank, self.exponent), np.float64)
 
 
 Sizes = Annotated[UniformSizes | LognormalSizes | ZipfSizes, Field(discriminator="kind")]
@@ -312,8 +314,8 @@ class _Placer:
         for c in np.flatnonzero(prior):
             shape = alpha * prior[c]
             gamma = np.asarray(gammaincinv(shape + 1, rng.uniform(self.key("dirichlet"), everyone, int(c), 0)))
-            logs[:, c] = np.log(gamma) + np.log(rng.uniform(self.key("dirichlet"), everyone, int(c), 1)) / shape
-        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+            logs[:, c] = log_of(gamma) + log_of(rng.uniform(self.key("dirichlet"), everyone, int(c), 1)) / shape
+        weights = exp_of(logs - logs.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def _populations(self, split: GroupsSplit, sizes: Ints) -> Placement:
@@ -417,9 +419,10 @@ def skewed(x: NDArray[np.float32], split: FeatureSkewSplit, group: Ints, seed: i
     for g in range(split.groups):
         mine = group == g
         direction = np.asarray(ndtri(rng.uniform(key, columns, g)))
-        out[mine] += (split.shift * direction / np.linalg.norm(direction)).astype(np.float32)
-        angle = np.radians(split.rotation * g)
+        out[mine] += (split.shift * direction / math.sqrt(np.square(direction).sum())).astype(np.float32)
+        angle = math.radians(split.rotation * g)
+        cosine, sine = np.float64(math.cos(angle)), np.float64(math.sin(angle))
         a, b = out[np.ix_(mine, planes[:, 0])], out[np.ix_(mine, planes[:, 1])]
-        out[np.ix_(mine, planes[:, 0])] = np.cos(angle) * a - np.sin(angle) * b
-        out[np.ix_(mine, planes[:, 1])] = np.sin(angle) * a + np.cos(angle) * b
+        out[np.ix_(mine, planes[:, 0])] = cosine * a - sine * b
+        out[np.ix_(mine, planes[:, 1])] = sine * a + cosine * b
     return out

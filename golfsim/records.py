@@ -110,7 +110,7 @@ def longest(records: Records[Any], norm: str) -> float:
     """The length of the longest record, and 1 at the least."""
     x = records.rows.x
     with np.errstate(over="ignore"):  # then it is infinite, and refused as such
-        length = np.abs(x).sum(axis=1) if norm == "l1" else np.sqrt(np.einsum("rf,rf->r", x, x))
+        length = np.abs(x).sum(axis=1) if norm == "l1" else np.sqrt(np.square(x).sum(axis=1))
     return max(1.0, float(length.max(initial=0.0)))
 
 

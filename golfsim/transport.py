@@ -13,11 +13,13 @@ from pydantic import Field, model_validator
 
 from golfsim import rng
 from golfsim.errors import UserError
-from golfsim.kernels import kernel, leaf, prefetch
+from golfsim.kernels import kernel, leaf
+from golfsim.maths import exp_of, log_of
 from golfsim.memory import available, readable
 from golfsim.parallel import over_ranges
 from golfsim.rng import draw, unit
 from golfsim.settings import Settings, Share
+from golfsim.simd import prefetch
 from golfsim.state import Stateful
 
 if TYPE_CHECKING:
@@ -81,11 +83,11 @@ class DelayConfig(Settings):
 
         t = np.arange(1, self.max + 1)
         if self.kind == "exponential":
-            below = -np.expm1(-t / self.mean)
+            below = 1 - exp_of(-t / self.mean)
         elif self.sigma == 0:
-            below = (np.log(t) >= self.mu).astype(float)
+            below = (log_of(t) >= self.mu).astype(float)
         else:
-            below = np.asarray(ndtr((np.log(t) - self.mu) / self.sigma))
+            below = np.asarray(ndtr((log_of(t) - self.mu) / self.sigma))
         below[-1] = 1
         return below
 

@@ -12,8 +12,10 @@ import numpy as np
 
 from golfsim.kernels import inlined, leaf
 from golfsim.ledger import may_visit, spend
+from golfsim.maths import exp
 from golfsim.mechanisms import ROUNDING, add_gamma_norm, add_laplace
 from golfsim.records import sign_for
+from golfsim.simd import dot
 
 PEGASOS, LOGISTIC, MEAN = range(3)
 
@@ -58,20 +60,11 @@ def step_size(rule, margin, t):
     if rule.learner == PEGASOS:
         return rate(rule, t) if margin < 1 else 0.0
     if rule.learner == LOGISTIC:
-        return rate(rule, t) / (1 + np.exp(min(np.float64(margin), LARGEST_MARGIN)))
+        return rate(rule, t) / (1 + exp(min(np.float64(margin), LARGEST_MARGIN)))
     return rate(rule, t)
 
 
 # Kernels take an array and the number of a row, not the row: a slice costs more than the loop over a short row.
-
-
-@inlined
-def dot(a, i, b, j):
-    """The scalar product of row i of a and row j of b."""
-    total = np.float32(0)
-    for f in range(a.shape[1]):
-        total += a[i, f] * b[j, f]
-    return total
 
 
 @inlined

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from golfsim.errors import UserError
 from golfsim.histograms import draw_key, strides
 from golfsim.kernels import kernel, leaf
+from golfsim.maths import exp, factorise, log1p, substitute
 from golfsim.parallel import in_threads, over_ranges
 from golfsim.rng import below, draw, unit
 
@@ -43,26 +44,6 @@ class Ensemble(NamedTuple):
 
 
 @leaf
-def solve(a, b):
-    """b ← a⁻¹ b for a positive definite matrix, by Cholesky's decomposition; a is overwritten."""
-    d = b.size
-    for j in range(d):
-        for i in range(j, d):
-            left = a[i, j]
-            for k in range(j):
-                left -= a[i, k] * a[j, k]
-            a[i, j] = np.sqrt(left) if i == j else left / a[j, j]
-    for i in range(d):
-        for k in range(i):
-            b[i] -= a[i, k] * b[k]
-        b[i] /= a[i, i]
-    for i in range(d - 1, -1, -1):
-        for k in range(i + 1, d):
-            b[i] -= a[k, i] * b[k]
-        b[i] /= a[i, i]
-
-
-@leaf
 def margin(design, row, w):
     """The score of a row."""
     z = 0.0
@@ -74,7 +55,7 @@ def margin(design, row, w):
 @leaf
 def sigmoid(z):
     """1/(1 + e^−z), whatever the size of z."""
-    e = np.exp(-abs(z))
+    e = exp(-abs(z))
     return 1 / (1 + e) if z >= 0 else e / (1 + e)
 
 
@@ -86,7 +67,7 @@ def regularised_loss(design, share, lam, w):
         loss += lam / 2 * w[f] * w[f]
     for c in range(design.shape[0]):
         z = margin(design, c, w)
-        flat = np.log1p(np.exp(-abs(z)))
+        flat = log1p(exp(-abs(z)))
         loss += share[c, 0] * (max(z, 0.0) + flat) + share[c, 1] * (max(-z, 0.0) + flat)
     return loss
 
@@ -121,7 +102,8 @@ def newton(design, share, lam, w):
     for _ in range(STEPS):
         if derivatives(design, share, lam, w, gradient, hessian) < SMALLEST_SLOPE:
             return
-        solve(hessian, gradient)
+        factorise(hessian)
+        substitute(hessian, gradient)
         scale, reached = 1.0, np.inf
         while reached > loss + SLACK and scale > 1e-9:
             for f in range(w.size):

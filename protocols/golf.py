@@ -11,15 +11,16 @@ from pydantic import Field, model_validator
 
 from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.descent import Descent, DescentConfig, linear
-from golfsim.kernels import inlined, kernel, leaf, prefetch, prefetch_item
+from golfsim.kernels import inlined, kernel, leaf
 from golfsim.learner import classify, score
 from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.mechanisms import Guarantee
 from golfsim.parallel import as_if_one_by_one
 from golfsim.protocol import Audited
 from golfsim.records import refuse_unfit, sign_for
+from golfsim.simd import dot, prefetch, prefetch_item
 from golfsim.transport import Mailbox
-from golfsim.updates import NORMS, Noise, Rule, charge, copy_model, dot, keep_model, learn, nudge, step_size
+from golfsim.updates import NORMS, Noise, Rule, charge, copy_model, keep_model, learn, nudge, step_size
 
 if TYPE_CHECKING:
     from golfsim.world import World

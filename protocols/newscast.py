@@ -9,10 +9,11 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim.kernels import equal_32, equal_64, inlined, kernel, leaf, prefetch, prefetch_item
+from golfsim.kernels import inlined, kernel, leaf
 from golfsim.overlay import Overlay, choose_from_pool
 from golfsim.protocol import LayerConfig
 from golfsim.rng import below, draw
+from golfsim.simd import equal_32, equal_64, prefetch, prefetch_start
 from golfsim.transport import NO_PAIRS, Mailbox
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def expect(views, order, first, now, key, pair):
         i = order[first + k]
         word = views[i, below(draw(key, now, i, 0), views.shape[1])]
         pair.expected[k] = word & PEER if word >= 0 else i
-        prefetch_item(views, pair.expected[k])
+        prefetch_start(views, pair.expected[k])
     for k in range(TOGETHER):
         prefetch(views, pair.expected[k])
 

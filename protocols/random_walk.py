@@ -11,10 +11,11 @@ from pydantic import Field
 from golfsim import rng
 from golfsim.descent import Descent, DescentConfig, linear
 from golfsim.errors import UserError
-from golfsim.kernels import kernel, leaf, prefetch
+from golfsim.kernels import kernel, leaf
 from golfsim.ledger import Budget
 from golfsim.protocol import Audited
 from golfsim.rng import below, draw, unit
+from golfsim.simd import prefetch
 from golfsim.updates import Noise, learn_in_place
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from golfsim.errors import UserError
 from golfsim.kernels import kernel
 from golfsim.learner import Learner, score
 from golfsim.ledger import Ledger, UniformSchedule
+from golfsim.maths import log_of
 from golfsim.mechanisms import ROUNDING, GammaNorm, Guarantee, add_gamma_norm, add_laplace
 from golfsim.parallel import over_ranges
 from golfsim.protocol import Audited, Layer, LayerConfig
@@ -61,7 +62,7 @@ def objective_2011(epsilon: float, c: float, n: Floats, lam: Floats) -> Objectiv
     if math.isinf(epsilon):
         return Objective(np.zeros(n.size), np.zeros(n.size), np.full(n.size, math.inf))
     c *= (1 + ROUNDING) ** 2
-    rest = epsilon - 2 * np.log1p(c / (n * lam))
+    rest = epsilon - 2 * log_of(1 + c / (n * lam))
     delta = np.where(rest > 0, 0.0, c / (n * math.expm1(epsilon / 4)) - lam)
     rest = np.where(rest > 0, rest, epsilon / 2)
     return Objective(2 * (1 + ROUNDING) / rest, delta, np.full(n.size, epsilon))
@@ -70,7 +71,7 @@ def objective_2011(epsilon: float, c: float, n: Floats, lam: Floats) -> Objectiv
 def objective_2008(epsilon: float, c: float, n: Floats, lam: Floats) -> Objective:
     """Chaudhuri & Monteleoni 2008: without the Jacobian, which costs up to ln(1 + c/(nλ)) more than ε."""
     scale = np.full(n.size, 0.0 if math.isinf(epsilon) else 2 / epsilon)
-    true = epsilon * (1 + ROUNDING) + np.log1p(c * (1 + ROUNDING) ** 2 / (n * lam))
+    true = epsilon * (1 + ROUNDING) + log_of(1 + c * (1 + ROUNDING) ** 2 / (n * lam))
     return Objective(scale, np.zeros(n.size), true)
 
 
@@ -433,4 +434,4 @@ def exponential_choice(wrong: Floats, epsilon: float, key: np.uint64, nodes: Nod
     if math.isinf(epsilon):
         return np.asarray(wrong.argmin(axis=1))
     chance = np.stack([rng.uniform(key, nodes, k=g) for g in range(wrong.shape[1])], axis=1)
-    return np.asarray((-epsilon * wrong / 2 - np.log(-np.log(chance))).argmax(axis=1))
+    return np.asarray((-epsilon * wrong / 2 - log_of(-log_of(chance))).argmax(axis=1))

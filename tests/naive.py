@@ -1,7 +1,7 @@
 """Slow, plain versions of what golfsim computes, written from the papers.
 
 A test reads `ref = naive.f(…)`, `comp = f(…)`, equal. Nothing here imports golfsim; all arithmetic is float64 or Python
-integers; no function changes its arguments. Papers cited more than once:
+integers, except where the order of a sum is at stake; no function changes its arguments. Papers cited more than once:
 
 H17 is Hegedűs & Jelasity, "Differentially private linear models for gossip learning through data perturbation", 2017.
 O13 is Ormándi, Hegedűs & Jelasity, "Gossip learning with linear models on fully distributed data", 2013.
@@ -15,6 +15,32 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+
+# ------------------------------------------------------------------------------------------- sums in a fixed order
+# The order decides the last bits, so these two keep the type of their arguments and not float64.
+
+
+def dot_in_lanes(a, b, lanes):
+    """The scalar product: item f is added to lane f modulo `lanes`, then the lanes are added in halves."""
+    sums = [a.dtype.type(0)] * lanes
+    padding = -len(a) % lanes
+    for f, product in enumerate([*(a * b), *[a.dtype.type(0)] * padding]):
+        sums[f % lanes] = sums[f % lanes] + product
+    while len(sums) > 1:
+        half = len(sums) // 2
+        sums = [sums[k] + sums[k + half] for k in range(half)]
+    return float(sums[0])
+
+
+def product(a, b):
+    """a·bᵀ, each sum taken from the first column to the last."""
+    found = np.zeros((len(a), len(b)), a.dtype)
+    for i in range(len(a)):
+        for j in range(len(b)):
+            for f in range(a.shape[1]):
+                found[i, j] = found[i, j] + a[i, f] * b[j, f]
+    return found
+
 
 # ------------------------------------------------------------------------------------------------ random numbers
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from golfsim.kernels import FASTMATH, kernel, prefetch
+from golfsim.kernels import kernel
 from golfsim.protocol import find
 from golfsim.rng import below, draw
+from golfsim.simd import dot, prefetch
 
 AHEAD = 8  # events
 KEY = np.uint64(1)
@@ -38,10 +39,7 @@ def golf_cycle(w, age, x, sign, peer, cycle, lam):
             prefetch(w, peer[i + AHEAD])
             prefetch(x, peer[i + AHEAD])
         j, t = peer[i], age[i] + 1
-        margin = np.float32(0)
-        for f in range(w.shape[1]):
-            margin += w[i, f] * x[j, f]
-        step = np.float32(sign[j] / (lam * t)) if margin * sign[j] < 1 else np.float32(0)
+        step = np.float32(sign[j] / (lam * t)) if dot(w, i, x, j) * sign[j] < 1 else np.float32(0)
         decay, half = np.float32(1 - 1 / t), np.float32(0.5)
         for f in range(w.shape[1]):
             w[j, f] = half * w[j, f] + half * (decay * w[i, f] + step * x[j, f])
@@ -65,7 +63,7 @@ def newscast(nodes: int, view: int) -> Callable[[], None]:
     lay, merge, descriptor, expect = module.lay, module.merge, module.descriptor, module.expect
     together = module.TOGETHER
 
-    @numba.njit(nogil=True, error_model="numpy", fastmath=FASTMATH, _nrt=False)
+    @numba.njit(nogil=True, error_model="numpy", _nrt=False)
     def cycle(views, everyone, now, pair):
         for i in range(len(views)):
             if i % together == 0:

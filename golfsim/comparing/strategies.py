@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -189,10 +189,14 @@ def last(curve: Curve) -> float:
     return float(curve.values[-1])
 
 
+def _logs(cycles: Iterable[float]) -> NDArray[np.float64]:
+    return np.array([math.log(cycle) for cycle in cycles])
+
+
 def area(curve: Curve, low: float, high: float) -> float:
     """The mean of the metric over log cycles between two cycles; straight lines in log cycles between observations."""
-    x = np.log(curve.cycles)
-    ends = np.log([low, high])
+    x = _logs(curve.cycles)
+    ends = _logs([low, high])
     inside = x[(x > ends[0]) & (x < ends[1])]
     grid = np.concatenate([ends[:1], inside, ends[1:]])
     return float(np.trapezoid(np.interp(grid, x, curve.values), grid) / (ends[1] - ends[0]))
@@ -210,7 +214,7 @@ def reach(curve: Curve, target: float, better: Better) -> tuple[float, float, fl
     cycle = float(curve.cycles[good[0]])
     if good[0] > 0:
         around = slice(good[0] - 1, good[0] + 1)
-        values, cycles = sign * curve.values[around], np.log(curve.cycles[around])
-        cycle = float(np.exp(np.interp(sign * target, values, cycles)))
+        values, cycles = sign * curve.values[around], _logs(curve.cycles[around])
+        cycle = math.exp(np.interp(sign * target, values, cycles))
     sent = [float(np.interp(cycle, curve.cycles, totals)) for totals in (curve.messages, curve.bytes)]
     return cycle, sent[0], sent[1]

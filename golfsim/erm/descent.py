@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from golfsim.erm.newton import LANES, loss_of, make_scratch, margins, padded, slopes
+from golfsim.erm.newton import LANES, dot_widened, loss_of, make_scratch, margins, padded, slopes
 from golfsim.erm.nodes import Part, count, lay_out, most_records
 from golfsim.kernels import kernel, leaf
 
@@ -41,9 +41,7 @@ def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
             slopes(loss, scratch.margin, size, scratch.slope)
             square = 0.0
             for f in range(w.size):
-                total = 0.0
-                for i in range(lo, min(lo + batch, n)):
-                    total += scratch.slope[i] * z[f, i]
+                total = dot_widened(scratch.slope, 0, z, f, lo, min(lo + batch, n))
                 w[f] -= alpha * (total + 2 * lam * w[f])
                 square += w[f] * w[f]
             if square > DIVERGED:

@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.kernels import kernel, leaf
+from golfsim.maths import exp, log1p
+from golfsim.simd import dot_until, load, load_as, load_part, total, zeros
 
 LOGISTIC, HUBER = range(2)
 LOSSES = {"logistic": LOGISTIC, "huber": HUBER}
 
 LANES = 8  # records are padded to a multiple of this, features to half of it
+FEW = 4  # lanes of short sums in double precision
 CHUNK = 512  # records whose part of the Hessian is summed up in single precision
 SAFE_RIDGE = 1e-5  # below, rounding of a single-precision Hessian is felt; it is then summed in double precision
 GOOD_RATE = 0.3  # a factorised Hessian that shrinks the gradient to this part or less is used once more
@@ -82,7 +85,7 @@ def make_scratch(features, size):
 def loss_of(loss, margin):
     """The loss: ln(1 + e^−m), or Huber's (Chaudhuri et al. 2011, equation 7)."""
     if loss.kind == LOGISTIC:
-        return max(-margin, 0.0) + np.log1p(np.exp(-abs(margin)))
+        return max(-margin, 0.0) + log1p(exp(-abs(margin)))
     h = loss.half_width
     if margin > 1 + h:
         return 0.0
@@ -95,7 +98,7 @@ def slopes(loss, margin, size, slope):
     h = loss.half_width
     if loss.kind == LOGISTIC:
         for i in range(size):
-            e = np.exp(-abs(margin[i]))
+            e = exp(-abs(margin[i]))
             slope[i] = -(e if margin[i] > 0 else 1.0) / (1 + e)
     else:
         for i in range(size):
@@ -108,7 +111,7 @@ def curvatures(loss, margin, size, curvature):
     h = loss.half_width
     if loss.kind == LOGISTIC:
         for i in range(size):
-            e = np.exp(-abs(margin[i]))
+            e = exp(-abs(margin[i]))
             curvature[i] = e / ((1 + e) * (1 + e))
     else:
         for i in range(size):
@@ -116,6 +119,18 @@ def curvatures(loss, margin, size, curvature):
 
 
 # --------------------------------------------------------------------------------------------------- sums over records
+
+
+@leaf
+def dot_widened(a, i, b, j, lo, hi):
+    """Return the scalar product of items lo … hi−1 of row i of a (in double precision) and of row j of b."""
+    lanes = zeros(a, LANES)
+    for f in range(lo, hi - LANES + 1, LANES):
+        lanes = lanes + load(a, i, f, LANES) * load_as(a, b, j, f, LANES)
+    rest = 0.0
+    for f in range(hi - (hi - lo) % LANES, hi):
+        rest += (a[f] if a.ndim == 1 else a[i, f]) * b[j, f]
+    return total(lanes) + rest
 
 
 @leaf
@@ -134,13 +149,14 @@ def gradient_at(z, n, size, ridge, linear, row, slope, w, out):
     """The gradient of the objective from the slopes at w; returns its length."""
     square = 0.0
     for f in range(0, z.shape[0], 4):
-        a = b = c = d = 0.0
-        for i in range(size):
-            a += slope[i] * z[f, i]
-            b += slope[i] * z[f + 1, i]
-            c += slope[i] * z[f + 2, i]
-            d += slope[i] * z[f + 3, i]
-        out[f], out[f + 1], out[f + 2], out[f + 3] = a / n, b / n, c / n, d / n
+        a = b = c = d = zeros(slope, LANES)
+        for i in range(0, size, LANES):
+            s = load(slope, 0, i, LANES)
+            a = a + s * load_as(slope, z, f, i, LANES)
+            b = b + s * load_as(slope, z, f + 1, i, LANES)
+            c = c + s * load_as(slope, z, f + 2, i, LANES)
+            d = d + s * load_as(slope, z, f + 3, i, LANES)
+        out[f], out[f + 1], out[f + 2], out[f + 3] = total(a) / n, total(b) / n, total(c) / n, total(d) / n
     for f in range(z.shape[0]):
         out[f] += ridge * w[f] + (linear[row, f] if f < linear.shape[1] else 0.0)
         square += out[f] * out[f]
@@ -148,30 +164,31 @@ def gradient_at(z, n, size, ridge, linear, row, slope, w, out):
 
 
 @leaf
-def add_products(u, z, lo, hi, zero, out):
+def add_products(u, z, lo, hi, out):
     """Add Σ u[a]·z[b] over records lo … hi−1 to out[a, b], b ≤ a, in tiles of 4 × 2 that stay in registers."""
     for a in range(0, z.shape[0], 4):
         for b in range(0, a + 4, 2):
-            s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = zero
-            for i in range(lo, hi):
-                left, right = z[b, i], z[b + 1, i]
-                u0, u1, u2, u3 = u[a, i - lo], u[a + 1, i - lo], u[a + 2, i - lo], u[a + 3, i - lo]
-                s00 += u0 * left
-                s01 += u0 * right
-                s10 += u1 * left
-                s11 += u1 * right
-                s20 += u2 * left
-                s21 += u2 * right
-                s30 += u3 * left
-                s31 += u3 * right
-            out[a, b] += s00
-            out[a, b + 1] += s01
-            out[a + 1, b] += s10
-            out[a + 1, b + 1] += s11
-            out[a + 2, b] += s20
-            out[a + 2, b + 1] += s21
-            out[a + 3, b] += s30
-            out[a + 3, b + 1] += s31
+            s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = zeros(u, LANES)
+            for i in range(lo, hi, LANES):
+                left, right = load_as(u, z, b, i, LANES), load_as(u, z, b + 1, i, LANES)
+                u0, u1 = load(u, a, i - lo, LANES), load(u, a + 1, i - lo, LANES)
+                u2, u3 = load(u, a + 2, i - lo, LANES), load(u, a + 3, i - lo, LANES)
+                s00 = s00 + u0 * left
+                s01 = s01 + u0 * right
+                s10 = s10 + u1 * left
+                s11 = s11 + u1 * right
+                s20 = s20 + u2 * left
+                s21 = s21 + u2 * right
+                s30 = s30 + u3 * left
+                s31 = s31 + u3 * right
+            out[a, b] += total(s00)
+            out[a, b + 1] += total(s01)
+            out[a + 1, b] += total(s10)
+            out[a + 1, b + 1] += total(s11)
+            out[a + 2, b] += total(s20)
+            out[a + 2, b + 1] += total(s21)
+            out[a + 3, b] += total(s30)
+            out[a + 3, b + 1] += total(s31)
 
 
 @leaf
@@ -192,10 +209,10 @@ def hessian_of(z, size, ridge, scratch):
         hi = min(lo + CHUNK, size)
         if ridge >= SAFE_RIDGE:
             weigh(z, lo, hi, scratch.curvature, scratch.weighted)
-            add_products(scratch.weighted, z, lo, hi, np.float32(0), scratch.hessian)
+            add_products(scratch.weighted, z, lo, hi, scratch.hessian)
         else:
             weigh(z, lo, hi, scratch.curvature, scratch.weighted_exactly)
-            add_products(scratch.weighted_exactly, z, lo, hi, 0.0, scratch.hessian)
+            add_products(scratch.weighted_exactly, z, lo, hi, scratch.hessian)
 
 
 # ------------------------------------------------------------------------------------------------------ Newton's method
@@ -206,26 +223,32 @@ def cholesky(hessian, n, ridge, factor):
     """The lower factor of hessian/n + ridge·I; a pivot is at least the ridge, whatever rounding makes of it."""
     features = factor.shape[0]
     for j in range(features):
-        pivot = hessian[j, j] / n + ridge
-        for k in range(j):
-            pivot -= factor[j, k] * factor[j, k]
+        pivot = hessian[j, j] / n + ridge - dot_until(factor, j, factor, j, j)
         root = np.sqrt(max(pivot, ridge))
         factor[j, j] = root
         i = j + 1
         while i + 3 < features:
-            a, b, c, d = hessian[i, j] / n, hessian[i + 1, j] / n, hessian[i + 2, j] / n, hessian[i + 3, j] / n
-            for k in range(j):
-                a -= factor[i, k] * factor[j, k]
-                b -= factor[i + 1, k] * factor[j, k]
-                c -= factor[i + 2, k] * factor[j, k]
-                d -= factor[i + 3, k] * factor[j, k]
-            factor[i, j], factor[i + 1, j], factor[i + 2, j], factor[i + 3, j] = a / root, b / root, c / root, d / root
+            a = b = c = d = zeros(factor, FEW)
+            for k in range(0, j - j % FEW, FEW):
+                row = load(factor, j, k, FEW)
+                a = a + load(factor, i, k, FEW) * row
+                b = b + load(factor, i + 1, k, FEW) * row
+                c = c + load(factor, i + 2, k, FEW) * row
+                d = d + load(factor, i + 3, k, FEW) * row
+            if j % FEW > 0:
+                k = j - j % FEW
+                row = load_part(factor, j, k, j, FEW)
+                a = a + load_part(factor, i, k, j, FEW) * row
+                b = b + load_part(factor, i + 1, k, j, FEW) * row
+                c = c + load_part(factor, i + 2, k, j, FEW) * row
+                d = d + load_part(factor, i + 3, k, j, FEW) * row
+            factor[i, j] = (hessian[i, j] / n - total(a)) / root
+            factor[i + 1, j] = (hessian[i + 1, j] / n - total(b)) / root
+            factor[i + 2, j] = (hessian[i + 2, j] / n - total(c)) / root
+            factor[i + 3, j] = (hessian[i + 3, j] / n - total(d)) / root
             i += 4
         while i < features:
-            a = hessian[i, j] / n
-            for k in range(j):
-                a -= factor[i, k] * factor[j, k]
-            factor[i, j] = a / root
+            factor[i, j] = (hessian[i, j] / n - dot_until(factor, i, factor, j, j)) / root
             i += 1
 
 
@@ -234,10 +257,7 @@ def newton_step(factor, gradient, step):
     """step = −(L·Lᵀ)⁻¹·gradient."""
     features = factor.shape[0]
     for i in range(features):
-        total = -gradient[i]
-        for k in range(i):
-            total -= factor[i, k] * step[k]
-        step[i] = total / factor[i, i]
+        step[i] = -(gradient[i] + dot_until(factor, i, step, 0, i)) / factor[i, i]
     for i in range(features - 1, -1, -1):
         step[i] /= factor[i, i]
         for k in range(i):
@@ -252,7 +272,7 @@ def derivative_along(loss, n, ridge, linear, row, share, w, scratch):
         change = scratch.trial_margin[i] - scratch.margin[i]
         margin = scratch.margin[i] + share * change
         if loss.kind == LOGISTIC:
-            e = np.exp(-abs(margin))
+            e = exp(-abs(margin))
             total -= (e if margin > 0 else 1.0) / (1 + e) * change / n
         else:
             h = loss.half_width

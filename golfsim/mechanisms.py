@@ -14,7 +14,7 @@ import numpy as np
 
 from golfsim.kernels import inlined, leaf
 from golfsim.maths import cos_of_turns, log, power
-from golfsim.rng import draw, unit
+from golfsim.rng import STEP, draw, mix, stream, unit
 
 Unit = Literal["record", "node"]
 
@@ -44,8 +44,10 @@ def normal(first, second):
 @leaf
 def add_laplace(key, cycle, node, k, scale, out, row):
     """Add independent Laplace numbers to a row; they are draws k, k+1, … of (cycle, node)."""
+    state = stream(key, cycle, node, k)
     for f in range(out.shape[1]):
-        out[row, f] += out.dtype.type(scale * laplace(draw(key, cycle, node, k + f)))
+        out[row, f] += out.dtype.type(scale * laplace(mix(state)))
+        state += STEP
 
 
 @leaf

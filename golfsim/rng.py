@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from golfsim.kernels import inlined, kernel
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
-_STEP = 0x9E37_79B9_7F4A_7C15
+STEP = 0x9E37_79B9_7F4A_7C15
+_ONE = 0x3FF0_0000_0000_0000  # the bits of 1.0
 _MIX_1 = 0xBF58_476D_1CE4_E5B9
 _MIX_2 = 0x94D0_49BB_1331_11EB
 
@@ -37,11 +38,15 @@ if numba.config.DISABLE_JIT:
         h = ((h ^ (h >> 27)) * _MIX_2) & _WORD
         return h ^ (h >> 31)
 
+    def stream(key: int, cycle: int, node: int, k: int) -> int:
+        """Return the state that draw k comes from; `mix` makes the draw of it, and the next state is `STEP` further."""
+        h = mix(int(key) + (int(cycle) + 1) * STEP)
+        h = mix(h + (int(node) + 1) * STEP)
+        return h + (int(k) + 1) * STEP
+
     def draw(key: int, cycle: int, node: int, k: int) -> int:
         """64 random bits."""
-        h = mix(int(key) + (int(cycle) + 1) * _STEP)
-        h = mix(h + (int(node) + 1) * _STEP)
-        return mix(h + (int(k) + 1) * _STEP)
+        return mix(stream(key, cycle, node, k))
 
 else:
 
@@ -54,18 +59,23 @@ else:
         return h ^ (h >> np.uint64(31))
 
     @inlined
-    def draw(key, cycle, node, k):
-        """64 random bits."""
-        step, one = np.uint64(_STEP), np.uint64(1)
+    def stream(key, cycle, node, k):
+        """Return the state that draw k comes from; `mix` makes the draw of it, and the next state is `STEP` further."""
+        step, one = np.uint64(STEP), np.uint64(1)
         h = mix(np.uint64(key) + (np.uint64(cycle) + one) * step)
         h = mix(h + (np.uint64(node) + one) * step)
-        return mix(h + (np.uint64(k) + one) * step)
+        return h + (np.uint64(k) + one) * step
+
+    @inlined
+    def draw(key, cycle, node, k):
+        """64 random bits."""
+        return mix(stream(key, cycle, node, k))
 
 
 @inlined
 def unit(h):
-    """A draw as a number of the open interval (0, 1)."""
-    return (np.float64(h >> 12) + 0.5) * 2.0**-52
+    """A draw as a number of the open interval (0, 1): (⌊h/2¹²⌋ + ½)·2⁻⁵², by way of its bits and without rounding."""
+    return np.int64((h >> 12) | _ONE).view(np.float64) - (1 - 2.0**-53)
 
 
 @inlined

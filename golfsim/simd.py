@@ -2,8 +2,8 @@
 
 The order in which a sum is taken decides its last bits. A compiler that may choose the order takes as many lanes as
 the processor's registers have, so the bits would depend on the processor. Here the number of lanes stands in the code:
-item f of a row belongs to lane f modulo `lanes`, each lane adds its items in rising order, and `total` adds the lanes
-in halves. A processor with shorter registers needs several of them for a vector, and gets the same bits.
+each lane adds its items in rising order, and lanes are added in halves. A processor with shorter registers needs several
+of them for a vector, and gets the same bits. `fused` is the one operation that rounds a product and a sum together.
 
 Kernels use a vector as a number: `s = s + load(a, i, f, 8) * load(b, j, f, 8)`. Without compilation a vector is a small
 numpy array, and the same lines give the same bits.
@@ -82,29 +82,6 @@ def _load_as(typingctx: Any, like: Any, array: Any, row: Any, column: Any, lanes
 
 
 @intrinsic(prefer_literal=True)
-def _load_part(typingctx: Any, array: Any, row: Any, column: Any, stop: Any, lanes: Any) -> Any:
-    """Return array[row, column : stop] as a vector, with zeros in the lanes that are left."""
-    found = Lanes(array.dtype, lanes.literal_value)
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args, arguments)
-        place = builder.bitcast(pointer, found.vector.as_pointer())
-        number, many = ir.IntType(32), ir.VectorType(ir.IntType(32), found.count)
-        first, last = (context.cast(builder, arguments[k], signature.args[k], types.int32) for k in (2, 3))
-        left = builder.insert_element(ir.Constant(many, ir.Undefined), builder.sub(last, first), number(0))
-        left = builder.shuffle_vector(left, left, ir.Constant(many, [0] * found.count))
-        mask = builder.icmp_signed("<", ir.Constant(many, list(range(found.count))), left)
-        shape = ir.FunctionType(found.vector, [place.type, number, mask.type, found.vector])
-        letter = "f32" if found.dtype == types.float32 else "f64"
-        name = f"llvm.masked.load.v{found.count}{letter}.p0"
-        call = cgutils.get_or_insert_function(builder.module, shape, name)
-        nothing = ir.Constant(found.vector, [0.0] * found.count)
-        return builder.call(call, [place, number(array.dtype.bitwidth // 8), mask, nothing])
-
-    return found(array, row, column, stop, lanes), codegen
-
-
-@intrinsic(prefer_literal=True)
 def _zeros(typingctx: Any, array: Any, lanes: Any) -> Any:
     """Return a vector of zeros of the type of an array's numbers."""
     found = Lanes(array.dtype, lanes.literal_value)
@@ -148,18 +125,49 @@ def _lanes_multiply(a, b):
 
 
 @intrinsic
+def _fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return a·b + c, rounded once (IEEE 754's fusedMultiplyAdd), of numbers or vectors of one type."""
+    vector = isinstance(a, Lanes)
+    kind = a.dtype if vector else a
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        name = f"v{a.count}f{kind.bitwidth}" if vector else f"f{kind.bitwidth}"
+        shape = ir.FunctionType(arguments[0].type, [argument.type for argument in arguments])
+        call = cgutils.get_or_insert_function(builder.module, shape, f"llvm.fma.{name}")
+        return builder.call(call, arguments)
+
+    return a(a, a, a), codegen
+
+
+def _add_halves(builder: Any, vector: Any, count: int) -> Any:
+    half, number = count // 2, ir.IntType(32)
+    halves = [
+        builder.shuffle_vector(
+            vector, vector, ir.Constant(ir.VectorType(number, half), list(range(first, first + half)))
+        )
+        for first in (0, half)
+    ]
+    return builder.fadd(*halves)
+
+
+@intrinsic
+def _halved(typingctx: Any, lanes: Any) -> Any:
+    """Add the second half of the lanes of a vector to the first half."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _add_halves(builder, arguments[0], lanes.count)
+
+    return Lanes(lanes.dtype, lanes.count // 2)(lanes), codegen
+
+
+@intrinsic
 def _total(typingctx: Any, lanes: Any) -> Any:
     """Add the lanes of a vector in halves."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         (rest,), count = arguments, lanes.count
         while count > 1:
-            count //= 2
-            halves = [
-                builder.shuffle_vector(rest, rest, ir.Constant(ir.VectorType(ir.IntType(32), count), list(half)))
-                for half in (range(count), range(count, 2 * count))
-            ]
-            rest = builder.fadd(*halves)
+            rest, count = _add_halves(builder, rest, count), count // 2
         return builder.extract_element(rest, ir.IntType(32)(0))
 
     return lanes.dtype(lanes), codegen
@@ -237,11 +245,6 @@ if numba.config.DISABLE_JIT:
         """Return array[row, column : column + lanes] as a vector of the type of another array's numbers."""
         return load(array, row, column, lanes).astype(like.dtype)
 
-    def load_part(array: Any, row: int, column: int, stop: int, lanes: int) -> Any:
-        """Return array[row, column : stop] as a vector, with zeros in the lanes that are left."""
-        there = load(array, row, column, stop - column)
-        return np.concatenate((there, np.zeros(lanes - there.size, array.dtype)))
-
     def zeros(array: Any, lanes: int) -> Any:
         """Return a vector of zeros of the type of an array's numbers."""
         return np.zeros(lanes, array.dtype)
@@ -254,10 +257,18 @@ if numba.config.DISABLE_JIT:
         """Write a vector to array[row, column : column + lanes]."""
         array[row, column : column + lanes.size] = lanes
 
+    def fused(a: Any, b: Any, c: Any) -> Any:
+        """Return a·b + c; only compiled code rounds it once."""
+        return a * b + c
+
+    def halved(lanes: Any) -> Any:
+        """Add the second half of the lanes of a vector to the first half."""
+        return lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
+
     def total(lanes: Any) -> Any:
         """Add the lanes of a vector in halves."""
         while lanes.size > 1:
-            lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
+            lanes = halved(lanes)
         return lanes[0]
 
     def prefetch(array: Any, row: int) -> None:
@@ -272,8 +283,8 @@ if numba.config.DISABLE_JIT:
     equal_64 = equal_32
 
 else:
-    load, load_as, load_part, zeros, spread = _load, _load_as, _load_part, _zeros, _spread
-    store, total = _store, _total
+    load, load_as, zeros, spread, store = _load, _load_as, _zeros, _spread, _store
+    fused, halved, total = _fused, _halved, _total
 
     @inlined
     def prefetch(array, row):
@@ -304,22 +315,42 @@ else:
         return _equal(array, row, value, 64)
 
 
-WIDE = 16  # lanes of a scalar product
-
-
 @inlined
 def dot(a, i, b, j):
-    """Return the scalar product of row i of a and row j of b, both of the same type, in sixteen lanes."""
-    return dot_until(a, i, b, j, a.shape[1])
+    """Return the scalar product of row i of a and row j of b."""
+    return dot_between(a, i, b, j, 0, a.shape[1])
 
 
 @inlined
-def dot_until(a, i, b, j, stop):
-    """Return the scalar product of the first `stop` items of row i of a and row j of b, in sixteen lanes."""
-    whole = stop - stop % WIDE
-    lanes = zeros(a, WIDE)
-    for f in range(0, whole, WIDE):
-        lanes = lanes + load(a, i, f, WIDE) * load(b, j, f, WIDE)
-    if whole < stop:
-        lanes = lanes + load_part(a, i, whole, stop, WIDE) * load_part(b, j, whole, stop, WIDE)
-    return total(lanes)
+def dot_between(a, i, b, j, lo, hi):
+    """Return the scalar product of items lo … hi−1 of two rows, in the precision of a.
+
+    It begins with sixteen lanes. Once fewer items are left than lanes, the lanes are added in halves, and each time as
+    many items as there are lanes are taken along, if so many are left.
+    """
+    sixteen, f = zeros(a, 16), lo
+    while f + 16 <= hi:
+        sixteen = fused(load(a, i, f, 16), load_as(a, b, j, f, 16), sixteen)
+        f += 16
+    eight = halved(sixteen)
+    if f + 8 <= hi:
+        eight = fused(load(a, i, f, 8), load_as(a, b, j, f, 8), eight)
+        f += 8
+    four = halved(eight)
+    if f + 4 <= hi:
+        four = fused(load(a, i, f, 4), load_as(a, b, j, f, 4), four)
+        f += 4
+    return finish(four, a, i, b, j, f, hi)
+
+
+@inlined
+def finish(four, a, i, b, j, f, hi):
+    """Return the scalar product of which all but the last three items, f … hi−1, are in four lanes."""
+    two = halved(four)
+    if f + 2 <= hi:
+        two = fused(load(a, i, f, 2), load_as(a, b, j, f, 2), two)
+        f += 2
+    one = halved(two)
+    if f < hi:
+        one = fused(load(a, i, f, 1), load_as(a, b, j, f, 1), one)
+    return total(one)

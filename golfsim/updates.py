@@ -15,7 +15,7 @@ from golfsim.ledger import may_visit, spend
 from golfsim.maths import exp
 from golfsim.mechanisms import ROUNDING, add_gamma_norm, add_laplace
 from golfsim.records import sign_for
-from golfsim.simd import dot
+from golfsim.simd import dot, fused
 
 PEGASOS, LOGISTIC, MEAN = range(3)
 
@@ -71,14 +71,14 @@ def step_size(rule, margin, t):
 def move(w, i, decay, step, x, j, out, m):
     """out[m] = decay·w[i] + step·x[j]."""
     for f in range(w.shape[1]):
-        out[m, f] = decay * w[i, f] + step * x[j, f]
+        out[m, f] = fused(step, x[j, f], decay * w[i, f])
 
 
 @inlined
 def nudge(out, m, decay, step, x, j):
     """out[m] = decay·out[m] + step·x[j], in place."""
     for f in range(out.shape[1]):
-        out[m, f] = decay * out[m, f] + step * x[j, f]
+        out[m, f] = fused(step, x[j, f], decay * out[m, f])
 
 
 @inlined

@@ -18,7 +18,7 @@ from golfsim.mechanisms import Guarantee
 from golfsim.parallel import as_if_one_by_one
 from golfsim.protocol import Audited
 from golfsim.records import refuse_unfit, sign_for
-from golfsim.simd import dot, prefetch, prefetch_item
+from golfsim.simd import dot, fused, prefetch, prefetch_item
 from golfsim.transport import Mailbox
 from golfsim.updates import NORMS, Noise, Rule, charge, copy_model, keep_model, learn, nudge, step_size
 
@@ -96,7 +96,7 @@ def mix_in(a, i, age_a, b, j, age_b, models, by_age):
     rest = np.float32(1) - share
     for m in range(models):
         for f in range(b.shape[1]):
-            b[j + m, f] = share * a[i + m, f] + rest * b[j + m, f]
+            b[j + m, f] = fused(share, a[i + m, f], rest * b[j + m, f])
     return max(age_a, age_b)
 
 
@@ -230,7 +230,8 @@ def join(w, i, x, record, models, j, decay, step, share):
     """Row j of the models becomes its mean with row i of w as a record has updated it."""
     rest = np.float32(1) - share
     for f in range(w.shape[1]):
-        models.w[j, f] = share * (decay * w[i, f] + step * x[record, f]) + rest * models.w[j, f]
+        moved = fused(step, x[record, f], decay * w[i, f])
+        models.w[j, f] = fused(share, moved, rest * models.w[j, f])
 
 
 @inlined

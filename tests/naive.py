@@ -17,28 +17,38 @@ from typing import NamedTuple
 import numpy as np
 
 # ------------------------------------------------------------------------------------------- sums in a fixed order
-# The order decides the last bits, so these two keep the type of their arguments and not float64.
+# The order decides the last bits, so these keep the type of their arguments and not float64.
 
 
-def dot_in_lanes(a, b, lanes):
-    """The scalar product: item f is added to lane f modulo `lanes`, then the lanes are added in halves."""
-    sums = [a.dtype.type(0)] * lanes
-    padding = -len(a) % lanes
-    for f, product in enumerate([*(a * b), *[a.dtype.type(0)] * padding]):
-        sums[f % lanes] = sums[f % lanes] + product
+def fused(a, b, c):
+    """a·b + c of three numbers of one type, rounded once: to the nearest number of that type, ties to the even one."""
+    exact, kind = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)), type(a)
+    near = kind(float(exact))
+    around = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
+    return min(around, key=lambda x: (abs(Fraction(float(x)) - exact), x.tobytes()[0] & 1))
+
+
+def dot_in_lanes(a, b, lanes=16):
+    """The scalar product: sums in lanes, then the lanes in halves, each time with as many further items as lanes."""
+    sums, f = [a.dtype.type(0)] * lanes, 0
+    while f + lanes <= len(a):
+        sums = [fused(a[f + k], b[f + k], sums[k]) for k in range(lanes)]
+        f += lanes
     while len(sums) > 1:
         half = len(sums) // 2
         sums = [sums[k] + sums[k + half] for k in range(half)]
+        if f + half <= len(a):
+            sums = [fused(a[f + k], b[f + k], sums[k]) for k in range(half)]
+            f += half
     return float(sums[0])
 
 
 def product(a, b):
     """a·bᵀ, each sum taken from the first column to the last."""
     found = np.zeros((len(a), len(b)), a.dtype)
-    for i in range(len(a)):
-        for j in range(len(b)):
-            for f in range(a.shape[1]):
-                found[i, j] = found[i, j] + a[i, f] * b[j, f]
+    for i, j in itertools.product(range(len(a)), range(len(b))):
+        for f in range(a.shape[1]):
+            found[i, j] = fused(a[i, f], b[j, f], found[i, j])
     return found
 
 

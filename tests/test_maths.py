@@ -5,14 +5,13 @@ import math
 import naive
 import numpy as np
 import pytest
-from helpers import needs_jit
+from helpers import JIT, needs_jit
 from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim import maths
-from golfsim.erm.newton import dot_widened
 from golfsim.kernels import kernel
-from golfsim.simd import dot, dot_until
+from golfsim.simd import dot, dot_between
 
 FEW_ULPS = 4 * np.finfo(np.float64).eps
 
@@ -21,12 +20,6 @@ FEW_ULPS = 4 * np.finfo(np.float64).eps
 def all_dots(a, b, out):
     for i in range(len(a)):
         out[i] = dot(a, i, b, i)
-
-
-@kernel
-def all_dots_until(a, b, stop, out):
-    for i in range(len(a)):
-        out[i] = dot_until(a, i, b, i, stop)
 
 
 @kernel
@@ -41,23 +34,28 @@ def all_log1p(x, out):
         out[i] = maths.log1p(x[i])
 
 
+def same(found, expected):
+    """Whether numbers have the same bits; without compiled kernels products are rounded apart from sums."""
+    if JIT:
+        return found == expected
+    return found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("features", [1, 3, 15, 16, 17, 57, 100])
+@pytest.mark.parametrize("features", [1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 57, 100])
 def test_a_scalar_product_has_the_bits_of_sixteen_lanes_added_in_halves(features, dtype, rng):
     a, b = (rng.standard_normal((20, features)).astype(dtype) for _ in range(2))
     out = np.empty(20, dtype)
     all_dots(a, b, out)
-    assert out.tolist() == [naive.dot_in_lanes(x, y, 16) for x, y in zip(a, b, strict=True)]
-    all_dots_until(a, b, features // 2, out)
-    half = features // 2
-    assert out.tolist() == [naive.dot_in_lanes(x[:half], y[:half], 16) for x, y in zip(a, b, strict=True)]
+    assert same(out.tolist(), [naive.dot_in_lanes(x, y) for x, y in zip(a, b, strict=True)])
 
 
 @pytest.mark.parametrize(("lo", "hi"), [(0, 57), (0, 8), (5, 5), (3, 9), (8, 41)])
-def test_a_product_of_double_with_single_precision_covers_just_its_range(lo, hi, rng):
+def test_a_scalar_product_covers_just_its_range_in_double_precision(lo, hi, rng):
     a, b = rng.standard_normal((2, 57)), rng.standard_normal((2, 57)).astype(np.float32)
-    assert dot_widened(a, 1, b, 0, lo, hi) == pytest.approx(math.fsum(a[1, lo:hi] * b[0, lo:hi]), rel=1e-13, abs=1e-13)
-    assert dot_widened(a[1], 0, b, 0, lo, hi) == dot_widened(a, 1, b, 0, lo, hi)
+    found = dot_between(a, 1, b, 0, lo, hi)
+    assert same(found, naive.dot_in_lanes(a[1, lo:hi], b[0, lo:hi].astype(np.float64)))
+    assert found == dot_between(a[1], 0, b, 0, lo, hi)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -68,7 +66,7 @@ def test_a_matrix_product_adds_in_the_order_of_the_columns(shape, dtype, rng):
     found = maths.product(a, b)
     assert found.dtype == dtype
     assert found.shape == (rows, columns)
-    assert found.tolist() == naive.product(a, b).tolist()
+    assert same(found.ravel().tolist(), naive.product(a, b).ravel().tolist())
 
 
 def test_a_row_of_a_product_is_the_same_in_any_company(rng):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from golfsim.erm.newton import LANES, dot_widened, loss_of, make_scratch, margins, padded, slopes
+from golfsim.erm.newton import LANES, loss_of, make_scratch, margins, padded, slopes
 from golfsim.erm.nodes import Part, count, lay_out, most_records
 from golfsim.kernels import kernel, leaf
+from golfsim.simd import dot_between
 
 SGD_RATES = (1e-2, 1e-1, 1.0, 1e1, 1e2)  # the source's γ
 SGD_FOLDS = 3
@@ -41,7 +42,7 @@ def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
             slopes(loss, scratch.margin, size, scratch.slope)
             square = 0.0
             for f in range(w.size):
-                total = dot_widened(scratch.slope, 0, z, f, lo, min(lo + batch, n))
+                total = dot_between(scratch.slope, 0, z, f, lo, min(lo + batch, n))
                 w[f] -= alpha * (total + 2 * lam * w[f])
                 square += w[f] * w[f]
             if square > DIVERGED:

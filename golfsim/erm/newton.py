@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from golfsim.kernels import kernel, leaf
 from golfsim.maths import exp, log1p
-from golfsim.simd import dot_until, load, load_as, load_part, total, zeros
+from golfsim.simd import dot_between, finish, fused, load, load_as, total, zeros
 
 LOGISTIC, HUBER = range(2)
 LOSSES = {"logistic": LOGISTIC, "huber": HUBER}
@@ -122,18 +122,6 @@ def curvatures(loss, margin, size, curvature):
 
 
 @leaf
-def dot_widened(a, i, b, j, lo, hi):
-    """Return the scalar product of items lo … hi−1 of row i of a (in double precision) and of row j of b."""
-    lanes = zeros(a, LANES)
-    for f in range(lo, hi - LANES + 1, LANES):
-        lanes = lanes + load(a, i, f, LANES) * load_as(a, b, j, f, LANES)
-    rest = 0.0
-    for f in range(hi - (hi - lo) % LANES, hi):
-        rest += (a[f] if a.ndim == 1 else a[i, f]) * b[j, f]
-    return total(lanes) + rest
-
-
-@leaf
 def margins(z, w, size, out):
     """The margin of each record: w·z, four features at a time."""
     for i in range(size):
@@ -152,10 +140,10 @@ def gradient_at(z, n, size, ridge, linear, row, slope, w, out):
         a = b = c = d = zeros(slope, LANES)
         for i in range(0, size, LANES):
             s = load(slope, 0, i, LANES)
-            a = a + s * load_as(slope, z, f, i, LANES)
-            b = b + s * load_as(slope, z, f + 1, i, LANES)
-            c = c + s * load_as(slope, z, f + 2, i, LANES)
-            d = d + s * load_as(slope, z, f + 3, i, LANES)
+            a = fused(s, load_as(slope, z, f, i, LANES), a)
+            b = fused(s, load_as(slope, z, f + 1, i, LANES), b)
+            c = fused(s, load_as(slope, z, f + 2, i, LANES), c)
+            d = fused(s, load_as(slope, z, f + 3, i, LANES), d)
         out[f], out[f + 1], out[f + 2], out[f + 3] = total(a) / n, total(b) / n, total(c) / n, total(d) / n
     for f in range(z.shape[0]):
         out[f] += ridge * w[f] + (linear[row, f] if f < linear.shape[1] else 0.0)
@@ -173,14 +161,14 @@ def add_products(u, z, lo, hi, out):
                 left, right = load_as(u, z, b, i, LANES), load_as(u, z, b + 1, i, LANES)
                 u0, u1 = load(u, a, i - lo, LANES), load(u, a + 1, i - lo, LANES)
                 u2, u3 = load(u, a + 2, i - lo, LANES), load(u, a + 3, i - lo, LANES)
-                s00 = s00 + u0 * left
-                s01 = s01 + u0 * right
-                s10 = s10 + u1 * left
-                s11 = s11 + u1 * right
-                s20 = s20 + u2 * left
-                s21 = s21 + u2 * right
-                s30 = s30 + u3 * left
-                s31 = s31 + u3 * right
+                s00 = fused(u0, left, s00)
+                s01 = fused(u0, right, s01)
+                s10 = fused(u1, left, s10)
+                s11 = fused(u1, right, s11)
+                s20 = fused(u2, left, s20)
+                s21 = fused(u2, right, s21)
+                s30 = fused(u3, left, s30)
+                s31 = fused(u3, right, s31)
             out[a, b] += total(s00)
             out[a, b + 1] += total(s01)
             out[a + 1, b] += total(s10)
@@ -223,7 +211,7 @@ def cholesky(hessian, n, ridge, factor):
     """The lower factor of hessian/n + ridge·I; a pivot is at least the ridge, whatever rounding makes of it."""
     features = factor.shape[0]
     for j in range(features):
-        pivot = hessian[j, j] / n + ridge - dot_until(factor, j, factor, j, j)
+        pivot = hessian[j, j] / n + ridge - dot_between(factor, j, factor, j, 0, j)
         root = np.sqrt(max(pivot, ridge))
         factor[j, j] = root
         i = j + 1
@@ -231,24 +219,18 @@ def cholesky(hessian, n, ridge, factor):
             a = b = c = d = zeros(factor, FEW)
             for k in range(0, j - j % FEW, FEW):
                 row = load(factor, j, k, FEW)
-                a = a + load(factor, i, k, FEW) * row
-                b = b + load(factor, i + 1, k, FEW) * row
-                c = c + load(factor, i + 2, k, FEW) * row
-                d = d + load(factor, i + 3, k, FEW) * row
-            if j % FEW > 0:
-                k = j - j % FEW
-                row = load_part(factor, j, k, j, FEW)
-                a = a + load_part(factor, i, k, j, FEW) * row
-                b = b + load_part(factor, i + 1, k, j, FEW) * row
-                c = c + load_part(factor, i + 2, k, j, FEW) * row
-                d = d + load_part(factor, i + 3, k, j, FEW) * row
-            factor[i, j] = (hessian[i, j] / n - total(a)) / root
-            factor[i + 1, j] = (hessian[i + 1, j] / n - total(b)) / root
-            factor[i + 2, j] = (hessian[i + 2, j] / n - total(c)) / root
-            factor[i + 3, j] = (hessian[i + 3, j] / n - total(d)) / root
+                a = fused(load(factor, i, k, FEW), row, a)
+                b = fused(load(factor, i + 1, k, FEW), row, b)
+                c = fused(load(factor, i + 2, k, FEW), row, c)
+                d = fused(load(factor, i + 3, k, FEW), row, d)
+            k = j - j % FEW
+            factor[i, j] = (hessian[i, j] / n - finish(a, factor, i, factor, j, k, j)) / root
+            factor[i + 1, j] = (hessian[i + 1, j] / n - finish(b, factor, i + 1, factor, j, k, j)) / root
+            factor[i + 2, j] = (hessian[i + 2, j] / n - finish(c, factor, i + 2, factor, j, k, j)) / root
+            factor[i + 3, j] = (hessian[i + 3, j] / n - finish(d, factor, i + 3, factor, j, k, j)) / root
             i += 4
         while i < features:
-            factor[i, j] = (hessian[i, j] / n - dot_until(factor, i, factor, j, j)) / root
+            factor[i, j] = (hessian[i, j] / n - dot_between(factor, i, factor, j, 0, j)) / root
             i += 1
 
 
@@ -257,7 +239,7 @@ def newton_step(factor, gradient, step):
     """step = −(L·Lᵀ)⁻¹·gradient."""
     features = factor.shape[0]
     for i in range(features):
-        step[i] = -(gradient[i] + dot_until(factor, i, step, 0, i)) / factor[i, i]
+        step[i] = -(gradient[i] + dot_between(factor, i, step, 0, 0, i)) / factor[i, i]
     for i in range(features - 1, -1, -1):
         step[i] /= factor[i, i]
         for k in range(i):

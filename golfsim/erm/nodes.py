@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.erm.newton import LANES, dot_widened, make_scratch, minimise, padded
+from golfsim.erm.newton import LANES, make_scratch, minimise, padded
 from golfsim.kernels import kernel, leaf
 from golfsim.records import sign_for
+from golfsim.simd import dot_between
 
 
 class Part(NamedTuple):
@@ -92,7 +93,7 @@ def class_of(w, start, models, x, record):
     """The class that the models in rows start … of w give a record: the sign for one model, else the largest score."""
     best, found = -np.inf, 0
     for m in range(models):
-        total = dot_widened(w, start + m, x, record, 0, x.shape[1])
+        total = dot_between(w, start + m, x, record, 0, x.shape[1])
         if models == 1:
             return 1 if total >= 0 else 0
         if total > best:

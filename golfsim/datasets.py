@@ -554,7 +554,7 @@ def _l1(x: Floats) -> Floats:
 
 
 def _lengths(x: Floats) -> Floats:
-    return np.sqrt(np.square(x).sum(axis=1))
+    return np.asarray(np.sqrt(np.square(x).sum(axis=1)))
 
 
 def _l2(x: Floats) -> Floats:

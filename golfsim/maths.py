@@ -53,8 +53,8 @@ def exp(x):
 def log(u):
     """Return the natural logarithm of a positive number that is not below 2⁻¹⁰²².
 
-    u = m·2^e with m of [√½, √2), and ln m = t + t³·P(t²) with t = 2(m−1)/(m+1). P is the minimax polynomial of degree 6;
-    its error is 1.3·10⁻¹⁸ of the result. Its first coefficients are close to those of the series: 1/12, 1/80, 1/448.
+    u = m·2^e with m of [√½, √2), and ln m = t + t³·P(t²) with t = 2(m−1)/(m+1). P is the minimax polynomial of degree
+    6; its error is 1.3·10⁻¹⁸ of the result. Its first coefficients are close to those of the series: 1/12, 1/80, 1/448.
     Processors without AVX-512 can neither shift signed words in vector registers nor turn them into numbers. So e is
     shifted together with its bias, and becomes a number by way of its bits.
     """

@@ -2,8 +2,8 @@
 
 The order in which a sum is taken decides its last bits. A compiler that may choose the order takes as many lanes as
 the processor's registers have, so the bits would depend on the processor. Here the number of lanes stands in the code:
-each lane adds its items in rising order, and lanes are added in halves. A processor with shorter registers needs several
-of them for a vector, and gets the same bits. `fused` is the one operation that rounds a product and a sum together.
+each lane adds its items in rising order, and lanes are added in halves. A processor with shorter registers needs
+several of them for a vector, and gets the same bits. `fused` alone rounds a product and a sum together.
 
 Kernels use a vector as a number: `s = s + load(a, i, f, 8) * load(b, j, f, 8)`. Without compilation a vector is a small
 numpy array, and the same lines give the same bits.
@@ -39,7 +39,7 @@ class Lanes(types.Type):
 
 
 @register_model(Lanes)
-class LanesModel(models.PrimitiveModel):
+class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
     """A vector is one value of LLVM's."""
 
     def __init__(self, manager: Any, lanes: Lanes) -> None:
@@ -140,14 +140,10 @@ def _fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def _add_halves(builder: Any, vector: Any, count: int) -> Any:
-    half, number = count // 2, ir.IntType(32)
-    halves = [
-        builder.shuffle_vector(
-            vector, vector, ir.Constant(ir.VectorType(number, half), list(range(first, first + half)))
-        )
-        for first in (0, half)
-    ]
-    return builder.fadd(*halves)
+    half = count // 2
+    places = ir.VectorType(ir.IntType(32), half)
+    lower, upper = (ir.Constant(places, list(range(first, first + half))) for first in (0, half))
+    return builder.fadd(*(builder.shuffle_vector(vector, vector, part) for part in (lower, upper)))
 
 
 @intrinsic

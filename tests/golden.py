@@ -1,8 +1,9 @@
-"""Short logs of every protocol that are kept, to see when a number changes; `python tests/golden.py` records them anew.
+"""Logs of every protocol and learner that are kept, to see when a number changes; `python tests/golden.py` records them.
 
-A file has what the numbers depend on (processor, packages), then a row a line: cycle, layer, metric, the value exactly
-(in hexadecimal) and for reading. Last come hashes of all state. Where processor and packages are those of the file the
-rows have to be the same to the last bit; elsewhere (and without compiled kernels) they have to be close.
+A run has some hundred cycles on records of 57 features, so that a difference in the last bit of a sum has the time to
+become a difference in a log. A file has one line per row: cycle, layer, metric, the value exactly (in hexadecimal) and
+for reading. Last come hashes of all state. On every processor the lines have to be the same to the last bit.
+`tests/test_golden.py` says where that holds and how it is seen.
 """
 
 import hashlib
@@ -11,55 +12,125 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import llvmlite.binding as llvm
-from helpers import finished, known_state
-from test_contract import ENTRIES, accepted, scenario
+from helpers import finished, known_state, learning_tree
+from test_contract import ENTRIES, GOLF, LOCAL, PEERS, VIEWS, accepted, scenario
+
+from golfsim.kernels import TARGET
 
 FOLDER = Path(__file__).parent / "golden"
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy")
 CHURN = {"kind": "rate", "leave": 0.1, "rejoin": 0.5}
+SPAM = {"set": "spambase", "train": 122, "test": 200, "scale": ["minmax", "l1"]}
+THREE = {"set": "segmentation", "train": 122, "test": 200, "scale": ["minmax", "l2"]}
+OBSERVE = {"every": 100, "nodes": 20}
+LONG = {"cycles": 300, "observe": OBSERVE}
+SHORT = {"cycles": 8, "observe": {"every": 4, "nodes": 10}}
+ATTACKED = {"attacks": ["label", "membership"], "metrics": ["auc", "f1", "confusion", "roc"]}
+SESSIONS = {
+    "churn": [{"kind": "lognormal", "online": 0.8, "mu": 2.0, "sigma": 1.0}],
+    "transport": {"loss": 0.2, "delay": {"kind": "lognormal", "mu": 0.5, "sigma": 1.0, "max": 20}},
+}
+WEIBULL = {
+    "churn": [{"kind": "weibull", "online": 0.7, "scale": 5.0, "shape": 0.6}],
+    "transport": {"delay": {"kind": "exponential", "mean": 2.0, "max": 20}},
+}
+
+
+def of_entry(entry, *, data=None, **tables):
+    """The scenario of the contract for a protocol, with churn and all faults that it accepts."""
+    made = scenario(entry, churn=CHURN, transport=accepted(entry), **tables)
+    return made | {"data": data} if data and entry.data else made
+
+
+def learning(*layers, data=SPAM, **tables):
+    """A scenario of a learner."""
+    return learning_tree(*layers, data=data, **(LONG | tables))
+
+
+def golf(**settings):
+    return GOLF | {"name": "subject"} | settings
+
+
+def published(**settings):
+    return {"name": "published", "use": "data_perturbation", "epsilon": 20.0} | settings
+
+
+def erm(**settings):
+    return {"name": "subject", "use": "regularised_erm", "lambda": 0.01} | settings
+
+
+MORE = {
+    "golf, logistic, sessions": lambda: learning(VIEWS, golf(learner="logistic"), **SESSIONS),
+    "golf, mean, weibull": lambda: learning(PEERS, golf(learner="mean", average="age"), **WEIBULL),
+    "golf, three classes, update then merge": lambda: learning(
+        PEERS, golf(variant="um"), data=THREE, nodes={"records": 2, "split": {"kind": "label-skew", "alpha": 0.5}}
+    ),
+    "golf, median against noise": lambda: learning(
+        PEERS, golf(merge="median", cache=5, clip=100.0), adversary=[{"kind": "noise", "share": 0.2, "scale": 10.0}]
+    ),
+    "golf, noise for l2": lambda: learning(
+        PEERS, golf(epsilon=50.0, norm="l2", schedule={"kind": "uniform", "visits": 50})
+    ),
+    "random_walk, logistic": lambda: learning(VIEWS, golf(use="random_walk", learner="logistic", hops=3)),
+    "gradient_perturbation, l2": lambda: learning(
+        PEERS, golf(use="gradient_perturbation", epsilon=50.0, norm="l2", schedule={"kind": "uniform", "visits": 50})
+    ),
+    "published per class, attacked": lambda: learning(
+        PEERS, published(), golf(records="published"), observe=OBSERVE | ATTACKED
+    ),
+    "published jointly, three classes": lambda: learning(
+        PEERS, published(mode="joint", norm="l2"), golf(records="published", learner="logistic"), data=THREE
+    ),
+    "published label and features": lambda: learning(
+        PEERS, published(mode="label+features", norm="l2"), golf(records="published", **{"lambda": "published-cv"}), data=THREE
+    ),
+    "regularised_erm, huber, three classes": lambda: learning(erm(loss="huber"), data=THREE, cycles=3),
+    "regularised_erm, lasso": lambda: learning(erm(penalty="lasso"), cycles=3),
+    "regularised_erm, descent": lambda: learning(erm(solver="as-published", batch=1, lambda_form="sum"), cycles=3),
+    "regularised_erm, private lambda": lambda: learning(
+        erm(noise="output", epsilon=20.0, lambda_epsilon=5.0, **{"lambda": "private"}), nodes={"records": 61}, cycles=3
+    ),
+    "groups, votes with random ties": lambda: learning(
+        LOCAL, {"name": "subject", "use": "group_aggregation", "local": "local", "group": 4, "epsilon": 20.0, "tie": "random"}, cycles=30
+    ),
+}
+SHORT_LOGS = {name: lambda entry=entry: of_entry(entry, **SHORT) for name, entry in ENTRIES.items()}
+LOGS = {name: lambda entry=entry: of_entry(entry, data=SPAM, **LONG) for name, entry in ENTRIES.items()} | MORE
 
 
 def here():
-    """What the last bits of numbers may depend on."""
-    features = sorted(name for name, there in llvm.get_host_cpu_features().items() if there)
-    digest = hashlib.sha256(",".join(features).encode()).hexdigest()[:16]
+    """What numbers could depend on, for whoever has to find out why one has changed."""
     packages = " ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
-    return [f"# processor: {llvm.get_host_cpu_name()}, features {digest}", f"# packages: {packages}"]
+    return [f"# compiled for: {TARGET}", f"# packages: {packages}"]
 
 
 def file_of(name, folder=FOLDER):
     return folder / f"{re.sub(r'[^a-z0-9]+', '_', name)}.txt"
 
 
-def lines_of(name):
-    """The log and the state of a short run of a protocol, with churn and all faults that it accepts."""
-    entry = ENTRIES[name]
-    observe = {"every": 4, "nodes": 10}
-    run = finished(scenario(entry, churn=CHURN, transport=accepted(entry), cycles=8, observe=observe))
+def lines_of(tree):
+    """The log and the state of a run."""
+    run = finished(tree)
     log = zip(run.log.cycles, run.log.names, map(float, run.log.values), strict=True)
     for cycle, (layer, metric), value in log:
-        if layer in ("subject", "probe"):
-            yield f"{cycle} {layer} {metric} {value.hex()} {value:.6g}"
+        yield f"{cycle} {layer} {metric} {value.hex()} {value:.6g}"
     for part, array in known_state(run):
         if part.startswith("layer."):
             yield f"state {part} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
 
 
-def record(folder=FOLDER, names=ENTRIES):
-    """Write the files of all protocols, or of those that are named."""
+def record(folder, logs):
+    """Write the files of some logs."""
     folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.txt"):
-        old.unlink()
-    for name in names:
-        text = "\n".join([f"# {name}", *here(), *lines_of(name)]) + "\n"
+    for name, make in logs.items():
+        text = "\n".join([f"# {name}", *here(), *lines_of(make())]) + "\n"
         file_of(name, folder).write_text(text, encoding="utf-8")
 
 
 def read(name, folder=FOLDER):
-    """What a file says that its numbers depend on, and its other lines."""
+    """The lines of a file without what its numbers could depend on."""
     lines = file_of(name, folder).read_text(encoding="utf-8").splitlines()
-    return [line for line in lines[1:] if line.startswith("#")], [line for line in lines if not line.startswith("#")]
+    return [line for line in lines if not line.startswith("#")]
 
 
 def values(lines):
@@ -69,4 +140,9 @@ def values(lines):
 
 
 if __name__ == "__main__":
-    record(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER, sys.argv[2:] or ENTRIES)
+    if len(sys.argv) > 1:
+        record(Path(sys.argv[1]), {name: LOGS[name] for name in sys.argv[2:] or LOGS})
+    else:
+        for old in FOLDER.glob("*.txt"):
+            old.unlink()
+        record(FOLDER, LOGS)

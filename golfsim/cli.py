@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -114,6 +116,7 @@ def run(
         return _tell(estimate.of(scenario, folder, how), json_, estimate.text)
     if json_:
         raise UserError("--json belongs to --dry-run", hint="golfsim status DIR --json tells what has become of a run")
+    _import_meanwhile(scenario.plot)
     with runner.listening() as interrupt:
         made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
     if interrupt.asked:
@@ -215,6 +218,18 @@ def reproduce(
     with _writing(out):
         page, table = again.write(found, out, quick)
     print(f"page in {page}, verdicts as a table in {table}")
+
+
+def _import_meanwhile(plot: PlotConfig) -> None:
+    """Import what a picture needs in a thread of its own: kernels leave the interpreter to others."""
+
+    def imports() -> None:
+        with suppress(Exception):  # told when it is imported in earnest
+            for name in ("pandas", "golfsim.report.figures", "matplotlib.pyplot", "scipy.special"):
+                importlib.import_module(name)
+
+    if plot.kind != "none":
+        threading.Thread(target=imports, name="golfsim imports", daemon=True).start()
 
 
 def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:

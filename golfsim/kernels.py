@@ -7,8 +7,8 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,25 @@ def inlined(function: Callable[..., Any]) -> Any:
     A call passes each array as seven numbers, which for a short row costs more than the row.
     """
     return _compiled(function, _nrt=False, forceinline=True)
+
+
+@contextmanager
+def when_compiling(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` once if a kernel is compiled in this block instead of being loaded from the disk."""
+    from numba.core import event
+
+    class FirstTime(event.Listener):  # type: ignore[misc]
+        told = False
+
+        def on_start(self, happened: Any) -> None:
+            if not self.told:
+                self.told = True
+                tell()
+
+        def on_end(self, happened: Any) -> None: ...
+
+    with event.install_listener("numba:compile", FirstTime()):
+        yield
 
 
 def _compiled(function: Callable[..., Any], **more: Any) -> Any:

@@ -126,11 +126,14 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 @cache
 def about_this_machine() -> dict[str, Any]:
     """Versions and machine, for `run.json`."""
+    from golfsim.kernels import TARGET
+
     packages = ("numpy", "numba", "scipy", "pandas", "pyarrow")
     return {
         "versions": {"golfsim": golfsim.__version__, "python": platform.python_version()}
         | {name: metadata.version(name) for name in packages},
         "machine": {"system": platform.platform(), "processor": processor(), "cores": os.cpu_count()},
+        "compiled_for": TARGET,
     }
 
 

@@ -19,7 +19,8 @@ REFRESHES_A_SECOND = 10
 Told = Callable[[str, int, int | None], None]
 
 
-COMPILING = 30.0  # seconds: until then little of a run says nothing about the time that the rest will take
+COMPILING = "compiling kernels (first run only)"
+EARLY = 30.0  # seconds: until then little of a run says nothing about the time that the rest will take
 LITTLE = 0.05
 
 
@@ -33,6 +34,7 @@ class Progress:
         self.under_way: dict[str, tuple[Task, int]] = {}  # by hash: the run, and its cycle
         self._earlier: dict[str, float] = {}  # by hash: the share of a resumed run that was made before
         self._begun = time.monotonic()
+        self._compiling = False
 
     def begin(self, task: Task) -> None:
         """A run begins."""
@@ -50,7 +52,12 @@ class Progress:
         self.failed += outcome.status == "failed"
 
     def note(self, text: str) -> None:
-        """Something to say that is no mistake, e.g. that a run is resumed."""
+        """Say something that is no mistake, e.g. that a run is resumed; that kernels are compiled is said once."""
+        if text != COMPILING or not self._compiling:
+            self._say(text)
+        self._compiling |= text == COMPILING
+
+    def _say(self, text: str) -> None: ...
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -67,7 +74,7 @@ class Progress:
         share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
         new = over - self.there + share - sum(self._earlier.values())
         passed = time.monotonic() - self._begun
-        if new < (LITTLE if passed < COMPILING else 1e-3):
+        if new < (LITTLE if passed < EARLY else 1e-3):
             return ""
         seconds = passed * max(self.runs - over - share, 0) / new
         return f"{timedelta(seconds=round(seconds))} left"
@@ -149,8 +156,7 @@ class Lines(Progress):
         words = [f"run {task.run}/1", f"cycle {cycle}/{task.point.scenario.cycles}", rate, left, error]
         return "  ".join(word for word in words if word)
 
-    def note(self, text: str) -> None:
-        """Print it."""
+    def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
@@ -204,7 +210,7 @@ class Bar(Progress):
             self._bar.remove_task(self._rows.pop(task.hash))
         self._draw(now=self.runs == 1)
 
-    def note(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         """Print it above the bar."""
         self._bar.console.print(text, markup=False, highlight=False)
 

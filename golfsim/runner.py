@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from golfsim import checkpoint
 from golfsim.engine import Simulation
 from golfsim.errors import UserError, nearest
-from golfsim.kernels import USERS
+from golfsim.kernels import USERS, when_compiling
 from golfsim.learner import Learner
 from golfsim.log import about_this_machine, write_whole
 from golfsim.mechanisms import Guarantee
-from golfsim.progress import last_error
+from golfsim.progress import COMPILING, last_error
 from golfsim.records import Records
 from golfsim.scenario import Scenario
 from golfsim.store import WHOLE, about_run, code_version, hash_of
@@ -129,6 +129,11 @@ def run(
 
 def perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
     """Make one run, from its last checkpoint if it has one, and write its log."""
+    with when_compiling(lambda: told.note(COMPILING)):
+        return _perform(task, told, interrupt)
+
+
+def _perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
     begun = time.perf_counter()
     with telling(task.point.scenario):
         _check_content(task)

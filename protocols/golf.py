@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from golfsim.protocol import Audited
 from golfsim.records import refuse_unfit, sign_for
 from golfsim.simd import dot, fused, prefetch, prefetch_item
 from golfsim.transport import Mailbox
-from golfsim.updates import NORMS, Noise, Rule, charge, copy_model, keep_model, learn, nudge, step_size
+from golfsim.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, nudge, step_size
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -256,7 +255,7 @@ def receive_plainly(events, lo, hi, messages, models, rows, how):
         e = events[place]
         j, start, age = np.int64(messages.dst[e]), np.int64(messages.row[e]) * count, messages.age[messages.row[e]]
         first, stop = rows.first[j], rows.stop[j]
-        learns = charge(rows, j, how.noise, how.budget) > 0
+        learns = stop > first
         age += learns
         share = share_of(age, models.age[j], how.merging.by_age)
         for m in range(count):
@@ -345,7 +344,7 @@ class Golf(Descent[GolfConfig]):
         self._peer_key = self.key("peer")
         together = config.batch == "mini-batch" or int(config.records.capacity().max(initial=0)) <= 1
         usual = config.variant == "algorithm1" and not config.cache and config.clip is None
-        self._plain = usual and together and config.epsilon in (None, math.inf)
+        self._plain = usual and together and config.epsilon is None
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Begin with the zero model, also as the last received one and in the cache."""

@@ -82,7 +82,10 @@ MORE = {
         PEERS, published(mode="joint", norm="l2"), golf(records="published", learner="logistic"), data=THREE
     ),
     "published label and features": lambda: learning(
-        PEERS, published(mode="label+features", norm="l2"), golf(records="published", **{"lambda": "published-cv"}), data=THREE
+        PEERS,
+        published(mode="label+features", norm="l2"),
+        golf(records="published", **{"lambda": "published-cv"}),
+        data=THREE,
     ),
     "regularised_erm, huber, three classes": lambda: learning(erm(loss="huber"), data=THREE, cycles=3),
     "regularised_erm, lasso": lambda: learning(erm(penalty="lasso"), cycles=3),
@@ -91,7 +94,9 @@ MORE = {
         erm(noise="output", epsilon=20.0, lambda_epsilon=5.0, **{"lambda": "private"}), nodes={"records": 61}, cycles=3
     ),
     "groups, votes with random ties": lambda: learning(
-        LOCAL, {"name": "subject", "use": "group_aggregation", "local": "local", "group": 4, "epsilon": 20.0, "tie": "random"}, cycles=30
+        LOCAL,
+        {"name": "subject", "use": "group_aggregation", "local": "local", "group": 4, "epsilon": 20.0, "tie": "random"},
+        cycles=30,
     ),
 }
 SHORT_LOGS = {name: lambda entry=entry: of_entry(entry, **SHORT) for name, entry in ENTRIES.items()}

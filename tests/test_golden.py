@@ -41,7 +41,9 @@ def test_there_is_a_log_of_every_protocol_and_of_every_learner():
 def record(folder, cache, *names, command=(sys.executable,), **environment):
     """Record logs in a process of its own, with a kernel cache of its own."""
     environment = os.environ | {"GOLFSIM_CACHE": str(cache)} | environment
-    done = subprocess.run([*command, HERE / "golden.py", folder, *names], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, HERE / "golden.py", folder, *names], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -89,7 +91,12 @@ def test_other_code_of_the_libraries_and_another_target_give_the_same_bits(other
 
 
 EMULATED = {
-    "Haswell": ("golf over newscast", "golf, logistic, sessions", "golf, mean, weibull", "published per class, attacked"),
+    "Haswell": (
+        "golf over newscast",
+        "golf, logistic, sessions",
+        "golf, mean, weibull",
+        "published per class, attacked",
+    ),
     "EPYC-Rome": ("golf over newscast", "regularised_erm with noise", "gradient_perturbation, l2", "newscast"),
 }
 

@@ -125,11 +125,12 @@ def interval(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
     Below three runs there is none: with two it is twelve standard errors wide and says nothing.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit  # quantiles of Student's t; scipy.stats takes half a second to import
 
     groups = rows.groupby(by, observed=True, sort=False, dropna=False)["value"]
     found = groups.agg(["mean", "sem", "count"]).reset_index().rename(columns={"count": "runs"})
-    half = (found["sem"] * t.ppf((1 + CONFIDENCE) / 2, (found["runs"] - 1).clip(lower=1))).where(found["runs"] >= LEAST)
+    quantile = stdtrit((found["runs"] - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
+    half = (found["sem"] * quantile).where(found["runs"] >= LEAST)
     return found.assign(low=found["mean"] - half, high=found["mean"] + half)
 
 

@@ -1,4 +1,4 @@
-"""Logs of every protocol and learner that are kept, to see when a number changes; `python tests/golden.py` records them.
+"""Logs of every protocol and learner, kept to see when a number changes; `python tests/golden.py` records them.
 
 A run has some hundred cycles on records of 57 features, so that a difference in the last bit of a sum has the time to
 become a difference in a log. A file has one line per row: cycle, layer, metric, the value exactly (in hexadecimal) and
@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from helpers import finished, known_state, learning_tree
-from test_contract import ENTRIES, GOLF, LOCAL, PEERS, VIEWS, accepted, scenario
+from test_contract import ENTRIES, GOLF, GROUPS, LOCAL, PEERS, VIEWS, accepted, scenario
 
 from golfsim.kernels import TARGET
 
@@ -94,9 +94,7 @@ MORE = {
         erm(noise="output", epsilon=20.0, lambda_epsilon=5.0, **{"lambda": "private"}), nodes={"records": 61}, cycles=3
     ),
     "groups, votes with random ties": lambda: learning(
-        LOCAL,
-        {"name": "subject", "use": "group_aggregation", "local": "local", "group": 4, "epsilon": 20.0, "tie": "random"},
-        cycles=30,
+        LOCAL, {"name": "subject"} | GROUPS | {"tie": "random"}, cycles=30
     ),
 }
 SHORT_LOGS = {name: lambda entry=entry: of_entry(entry, **SHORT) for name, entry in ENTRIES.items()}

@@ -68,14 +68,14 @@ class Timing:
         return self._hop(self._held(law))
 
     def _hop(self, law: Law) -> Law:
-        return self._in_turns(np.convolve(law, np.r_[np.zeros(self.shortest), self.lags])[: law.size])
+        return self._in_turns(later(law, np.r_[np.zeros(self.shortest), self.lags]))
 
     def _held(self, law: Law) -> Law:
         if not self.stagger:
             return law
         window = np.full(self.stagger, 1 / self.stagger)
         if self.second is None:
-            return self._in_turns(np.convolve(law, window)[: law.size])
+            return self._in_turns(later(law, window))
         out = np.zeros_like(law)
         out[self.second : self.second + self.stagger] = window[: max(law.size - self.second, 0)] * law.sum()
         return self._in_turns(out)
@@ -109,6 +109,14 @@ def hidden_among(timing: Timing, peer: NDArray[np.int32], sent: Cycles, arrived:
     share = 1 / np.bincount(who)[who]
     found = [posterior(laws[place, t] * share, who, sent <= t) for t in cycles]
     return Seen(np.array([np.count_nonzero(p) for p in found])[which], np.array([entropy(p) for p in found])[which])
+
+
+def later(law: Law, lags: Law) -> Law:
+    """Return the law of a cycle plus an independent lag, below the same horizon (np.convolve sums by BLAS)."""
+    found = np.zeros_like(law)
+    for lag in range(min(lags.size, law.size)):
+        found[lag:] += lags[lag] * law[: law.size - lag]
+    return found
 
 
 def posterior(weight: Law, who: NDArray[np.int64], before: NDArray[np.bool_]) -> Law:

@@ -69,7 +69,7 @@ def spend(budget, first, stop):
         if budget.kind == UNIFORM:
             charge = budget.epsilon / budget.visits_allowed
         else:
-            charge = budget.epsilon * 0.5 ** budget.visits[record]
+            charge = math.ldexp(budget.epsilon, -budget.visits[record])
         least = min(least, charge)
     return least
 
@@ -92,7 +92,7 @@ class Ledger(Stateful):
         """The ε that each record has spent."""
         if math.isinf(self._epsilon):
             return np.where(self.visits > 0, math.inf, 0.0)
-        share = 1 - 0.5**self.visits if self._halving else self.visits / self._allowed
+        share = 1 - np.ldexp(1.0, -self.visits) if self._halving else self.visits / self._allowed
         return np.asarray(self._epsilon * share)
 
     def metrics(self, besides: NDArray[np.float64] | None = None) -> dict[str, float]:

@@ -71,6 +71,12 @@ def log(u):
 
 
 @inlined
+def dot(x, y):
+    """Return the scalar product of two vectors, in the precision of the first."""
+    return dot_between(x, 0, y, 0, 0, x.size)
+
+
+@inlined
 def log1p(x):
     """Return ln(1 + x) for x of 0 and more; where 1 + x is rounded, what it lost is added."""
     u = 1 + x

@@ -15,17 +15,14 @@ from golfsim.protocol import installed
 from golfsim.updates import LEARNERS
 
 EACH = pytest.mark.parametrize("name", golden.LOGS)
-SAME_EVERYWHERE = platform.machine() in ("x86_64", "AMD64")  # docs/semantics.md: what is known of others
+X86 = platform.machine() in ("x86_64", "AMD64")
 
 
 @needs_jit
 @EACH
 def test_a_log_is_that_which_is_kept(name):
     lines, kept = list(golden.lines_of(golden.LOGS[name]())), golden.read(name)
-    if SAME_EVERYWHERE:
-        assert lines == kept, "explain it in CHANGELOG.md and record it: python tests/golden.py"
-    else:
-        assert golden.values(lines).keys() == golden.values(kept).keys()
+    assert lines == kept, "explain it in CHANGELOG.md and record it: python tests/golden.py"
 
 
 def test_every_kept_log_is_one_of_those_that_are_run():
@@ -99,7 +96,7 @@ EMULATED = {
 
 @needs_jit
 @pytest.mark.emulated
-@pytest.mark.skipif(not SAME_EVERYWHERE, reason="emulates x86-64 processors on x86-64")
+@pytest.mark.skipif(not X86, reason="emulates x86-64 processors on x86-64")
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="there is no qemu-x86_64 (Debian package qemu-user)")
 @pytest.mark.parametrize("processor", EMULATED)
 def test_an_emulated_processor_gives_the_same_bits(processor, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,8 +50,8 @@ def _margin(found: Comparison, pair: Pair | None) -> str:
     if pair is None:
         return f"It has no seed in common with “{found.ranks[1].strategy}”, the next one."
     where = " over all of them" if len(found.blocks) > 1 else ""
-    span = f" {bracket(pair)}" if pair.low is not None else ""
-    return f"The difference to “{pair.other}”{where} is {pair.difference:+.4g}{span}, {_chance(pair)}."
+    size = sizes([pair])[0]
+    return f"The difference to “{pair.other}”{where} is {size}, {_chance(pair)}."
 
 
 def _chance(pair: Pair) -> str:
@@ -130,38 +130,41 @@ def differences(found: Comparison) -> list[Table]:
 
 def _finals(found: Comparison) -> Table:
     blocks = len(found.blocks) > 1
+    means = plus_minus([(final.mean, final.high) for final in found.finals])
+    areas = numbers([final.area for final in found.finals])
     rows = tuple(
-        (*([final.block] if blocks else []), final.strategy, str(final.runs), plus_minus(final.mean, final.high),
-         number(final.area))
-        for final in found.finals
-    )  # fmt: skip
+        (*([final.block] if blocks else []), final.strategy, str(final.runs), mean, area)
+        for final, mean, area in zip(found.finals, means, areas, strict=True)
+    )
     header = (*(["block"] if blocks else []), "strategy", "runs", f"{found.metric}, mean ± 95 %", "area")
     return Table("Last values", header, rows, 2 if blocks else 1)
 
 
 def _pairs(title: str, pairs: Iterable[Pair], blocks: bool) -> Table:
-    rows = tuple((*([pair.block] if blocks else []), *_pair(pair)) for pair in pairs)
-    header = ("strategies", "pairs", "difference", "95 % interval", "effect", "p", "p (Holm)")
+    pairs = list(pairs)
+    rows = tuple(
+        (*([pair.block] if blocks else []), f"{pair.one} − {pair.other}", str(pair.pairs), size, *_chances(pair))
+        for pair, size in zip(pairs, sizes(pairs), strict=True)
+    )
+    header = ("strategies", "pairs", "difference [95 % interval]", "effect", "p", "p (Holm)")
     return Table(title, (*(["block"] if blocks else []), *header), rows, 2 if blocks else 1)
 
 
-def _pair(pair: Pair) -> tuple[str, ...]:
-    sizes = (f"{pair.difference:+.4g}", bracket(pair), f"{pair.effect:+.2f}", p_value(pair.p))
-    return f"{pair.one} − {pair.other}", str(pair.pairs), *sizes, p_value(pair.p_holm) + "*" * pair.significant
+def _chances(pair: Pair) -> tuple[str, str, str]:
+    return f"{pair.effect:+.2f}", p_value(pair.p), p_value(pair.p_holm) + "*" * pair.significant
 
 
 def cost_table(costs: Iterable[Cost], metric: str, target: float) -> Table:
     """What it takes to get somewhere: cycles, messages, bytes."""
     costs = list(costs)
     blocks = len({cost.block for cost in costs}) > 1
-    rows = tuple((*([cost.block] if blocks else []), *_cost(cost)) for cost in costs)
+    columns = [numbers([getattr(cost, name) for cost in costs], NEVER) for name in ("cycles", "messages", "bytes")]
+    rows = tuple(
+        (*([cost.block] if blocks else []), cost.strategy, f"{cost.reached} of {cost.runs}", *sizes)
+        for cost, *sizes in zip(costs, *columns, strict=True)
+    )
     header = (*(["block"] if blocks else []), "strategy", "reached", "cycles", "messages", "bytes")
     return Table(f"To reach {metric} = {target:g}", header, rows, 2 if blocks else 1)
-
-
-def _cost(cost: Cost) -> tuple[str, ...]:
-    sizes = [NEVER if value is None else number(value) for value in (cost.cycles, cost.messages, cost.bytes)]
-    return (cost.strategy, f"{cost.reached} of {cost.runs}", *sizes)
 
 
 def _ranks(found: Comparison) -> Table:
@@ -170,22 +173,47 @@ def _ranks(found: Comparison) -> Table:
     return Table(f"Ranks over blocks{test}", ("strategy", "mean rank", "best in"), rows, 1)
 
 
-def number(value: float | None) -> str:
-    """Four digits, with separators where it is large; – for nothing."""
+def places(values: Iterable[float | None]) -> int:
+    """How many decimals all numbers of a column have: four for shares, fewer for large numbers, more for tiny ones."""
+    largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
+    if largest == 0:
+        return 4
+    order = math.floor(math.log10(largest))
+    return max(0, 4 - max(0, order)) if order >= -2 else min(2 - order, 12)
+
+
+def number(value: float | None, decimals: int, nothing: str = "–", sign: str = "") -> str:
+    """A number with so many decimals, with separators where it is large."""
     if value is None or not math.isfinite(value):
-        return "∞" if value == math.inf else "–"
-    return f"{value:,.0f}".replace(",", "\N{NO-BREAK SPACE}") if abs(value) >= 1e4 else f"{value:.4g}"
+        return "∞" if value == math.inf else nothing
+    return f"{value:{sign},.{decimals}f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
-def plus_minus(mean: float, high: float | None) -> str:
-    """A mean and half of its interval."""
-    half = 0.0 if high is None else high - mean
-    return number(mean) + (f" ± {number(half) if half >= 100 else f'{half:.2g}'}" if half > 0 else "")
+def numbers(values: Sequence[float | None], nothing: str = "–") -> list[str]:
+    """The numbers of a column, all with as many decimals."""
+    decimals = places(values)
+    return [number(value, decimals, nothing) for value in values]
 
 
-def bracket(pair: Pair) -> str:
-    """The interval of a difference."""
-    return "–" if pair.low is None or pair.high is None else f"[{pair.low:+.4g}, {pair.high:+.4g}]"
+def plus_minus(means: Sequence[tuple[float, float | None]]) -> list[str]:
+    """Means, each with half of its interval, given by its upper end."""
+    decimals = places([mean for mean, _ in means])
+    halves = [0.0 if high is None else high - mean for mean, high in means]
+    return [
+        number(mean, decimals) + (f" ± {number(half, decimals)}" if half > 0 else "")
+        for (mean, _), half in zip(means, halves, strict=True)
+    ]
+
+
+def sizes(pairs: Sequence[Pair]) -> list[str]:
+    """Differences with their intervals in brackets."""
+    decimals = places([pair.difference for pair in pairs])
+
+    def size(pair: Pair) -> str:
+        difference, low, high = (number(v, decimals, sign="+") for v in (pair.difference, pair.low, pair.high))
+        return difference if pair.low is None else f"{difference} [{low}, {high}]"
+
+    return [size(pair) for pair in pairs]
 
 
 def p_value(p: float, equals: str = "") -> str:
@@ -202,7 +230,12 @@ def rendered(found: Comparison) -> Iterable[RenderableType]:
     for table in tables(found):
         box = Box(title=Text(table.title), title_justify="left", title_style="", show_edge=False, pad_edge=False)
         for place, name in enumerate(table.header):
-            box.add_column(Text(name), justify="right" if place >= table.numbers else "left", overflow="fold")
+            box.add_column(
+                Text(name),
+                justify="right" if place >= table.numbers else "left",
+                overflow="fold",
+                no_wrap=place >= table.numbers,
+            )
         for row in table.rows:
             box.add_row(*map(Text, row))
         yield Text()

@@ -100,7 +100,12 @@ def finals(frame: pd.DataFrame, keys: list[str]) -> Table:
     last = rows.loc[rows.groupby(runs, observed=True, dropna=False)["cycle"].idxmax()]
     metrics = [metric for metric in _chosen(frame) if (last["metric"] == metric).any()]
     parts = last.groupby([*keys, "layer"], observed=True, dropna=False, sort=False)
-    made = tuple((*_named(keys, values), *_measured(part, metrics)) for values, part in parts)
+    points = [(_named(keys, values), part) for values, part in parts]
+    columns = [_column([part for _, part in points], metric) for metric in metrics]
+    made = tuple(
+        (*name, str(part["cycle"].max()), str(part["path"].nunique()), *cells)
+        for (name, part), *cells in zip(points, *columns, strict=True)
+    )
     header = (*keys, "layer", "cycle", "runs", *(metric.removesuffix(".mean") for metric in metrics))
     return Table("Last values", header, made, len(keys) + 1)
 
@@ -110,15 +115,13 @@ def _named(keys: list[str], values: Any) -> list[str]:
     return [*(label(key, value).removeprefix(f"{key} = ") for key, value in zip(keys, point, strict=True)), str(layer)]
 
 
-def _measured(part: pd.DataFrame, metrics: list[str]) -> list[str]:
-    found = {str(metric): values["value"].dropna() for metric, values in part.groupby("metric", observed=True)}
-    cells = []
-    for metric in metrics:
-        values = found[metric].to_numpy(float) if metric in found else None
-        span = student(values) if values is not None and values.size else None
-        mean = NOTHING if values is None or not values.size else plus_minus(float(values.mean()), span and span[1])
-        cells.append(mean)
-    return [str(part["cycle"].max()), str(part["path"].nunique()), *cells]
+def _column(parts: list[pd.DataFrame], metric: str) -> list[str]:
+    """Return the mean of a metric at each point with half of its interval, all with as many decimals."""
+    found = [part.loc[part["metric"] == metric, "value"].dropna().to_numpy(float) for part in parts]
+    spans = [student(values) if values.size else None for values in found]
+    means = [(float(values.mean()), span and span[1]) for values, span in zip(found, spans, strict=True) if values.size]
+    cells = iter(plus_minus(means))
+    return [next(cells) if values.size else NOTHING for values in found]
 
 
 def _chosen(frame: pd.DataFrame) -> list[str]:
@@ -269,5 +272,5 @@ def summary(results: Results, keys: list[str], states: dict[str, int]) -> str:
 
 def _span(results: Results, key: str) -> str:
     values = sorted({int(run.about[key]) for run in results.runs if key in run.about})
-    ends = dict.fromkeys(number(v) for v in (values[0], values[-1])) if values else {}
+    ends = dict.fromkeys(number(v, 0) for v in (values[0], values[-1])) if values else {}
     return f"{' to '.join(ends)} {key}" if ends else ""

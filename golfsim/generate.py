@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim import mooc
-from golfsim.maths import product
 
 Points = tuple[NDArray[np.float64], NDArray[np.int32]]
 
@@ -57,6 +56,8 @@ def _on_sphere(number: int, dimensions: int, rng: np.random.Generator) -> NDArra
 
 def _along(x: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the scalar product of each point with a direction."""
+    from golfsim.maths import product
+
     return product(x, direction[None])[:, 0]
 
 

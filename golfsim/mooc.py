@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.errors import UserError, nearest
-from golfsim.maths import exp_of, log_of
 from golfsim.pipeline import (
     CsvImporter,
     Dataset,
@@ -219,6 +218,8 @@ def _weekly(who: _Students, rng: np.random.Generator) -> list[NDArray[np.int64]]
 
 
 def _week(who: _Students, engagement: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.int64]:
+    from golfsim.maths import exp_of
+
     busy = np.minimum(engagement, 3.0)
     pages = rng.poisson(exp_of(1.3 + 0.7 * busy))
     videos = rng.poisson(exp_of(0.7 + 0.7 * busy))
@@ -229,10 +230,14 @@ def _week(who: _Students, engagement: NDArray[np.float64], rng: np.random.Genera
 
 def _hazard(recent: NDArray[Any]) -> NDArray[np.float64]:
     """The chance to leave after a week, by the activity of that week and, half as much, of the one before."""
+    from golfsim.maths import log_of
+
     return _logistic(2.6 - 2.0 * log_of(1 + recent))
 
 
 def _logistic(x: NDArray[Any]) -> NDArray[np.float64]:
+    from golfsim.maths import exp_of
+
     return np.asarray(1 / (1 + exp_of(-x)), np.float64)
 
 

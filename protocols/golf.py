@@ -19,7 +19,7 @@ from golfsim.protocol import Audited
 from golfsim.records import refuse_unfit, sign_for
 from golfsim.simd import dot, fused, prefetch, prefetch_item
 from golfsim.transport import Mailbox
-from golfsim.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, nudge, step_size
+from golfsim.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, step_size
 
 if TYPE_CHECKING:
     from golfsim.world import World
@@ -244,32 +244,27 @@ def step_for(messages, row, rows, record, m, count, rule, age):
 
 @leaf
 def receive_plainly(events, lo, hi, messages, models, rows, how):
-    """`receive` for the commonest case, in one pass over the rows.
+    """Do what `receive` does in the commonest case, in one pass over the rows, with the same bits.
 
-    A node takes the mean of its model and the received one, which its records have updated together; nobody lies,
-    nothing is remembered and no noise is added.
+    A node takes the mean of its model and the received one, which its only record has updated; nobody lies, nothing is
+    remembered, and no noise is added.
     """
     count = how.merging.models
     for place in range(lo, hi):
         look_ahead(place, hi, events, messages, models, rows, count)
         e = events[place]
         j, start, age = np.int64(messages.dst[e]), np.int64(messages.row[e]) * count, messages.age[messages.row[e]]
-        first, stop = rows.first[j], rows.stop[j]
-        learns = stop > first
+        record = rows.first[j]
+        learns = rows.stop[j] > record
         age += learns
         share = share_of(age, models.age[j], how.merging.by_age)
         for m in range(count):
             mine = j * count + m
-            if not learns:
-                join(messages.w, start + m, messages.w, start + m, models, mine, np.float32(1), np.float32(0), share)
-                continue
-            size = np.float32(stop - first)
-            step, vector = step_for(messages, start + m, rows, first, m, count, how.rule, age)
-            decay = np.float32(1 - 1 / age)
-            join(messages.w, start + m, rows.x, vector, models, mine, decay, step / size, share)
-            for record in range(first + 1, stop):
+            if learns:
                 step, vector = step_for(messages, start + m, rows, record, m, count, how.rule, age)
-                nudge(models.w, mine, np.float32(1), share * step / size, rows.x, vector)
+                join(messages.w, start + m, rows.x, vector, models, mine, np.float32(1 - 1 / age), step, share)
+            else:
+                join(messages.w, start + m, messages.w, start + m, models, mine, np.float32(1), np.float32(0), share)
         models.age[j] = max(age, models.age[j])
 
 
@@ -342,9 +337,8 @@ class Golf(Descent[GolfConfig]):
         self.ledger = Ledger(config.schedule, config.epsilon or 0.0, units if private else 0)
         self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
         self._peer_key = self.key("peer")
-        together = config.batch == "mini-batch" or int(config.records.capacity().max(initial=0)) <= 1
-        usual = config.variant == "algorithm1" and not config.cache and config.clip is None
-        self._plain = usual and together and config.epsilon is None
+        usual = config.variant == "algorithm1" and not config.cache and config.clip is None and config.epsilon is None
+        self._plain = usual and int(config.records.capacity().max(initial=0)) <= 1
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Begin with the zero model, also as the last received one and in the cache."""

@@ -26,6 +26,7 @@ OBSERVE = {"every": 100, "nodes": 20}
 LONG = {"cycles": 300, "observe": OBSERVE}
 SHORT = {"cycles": 8, "observe": {"every": 4, "nodes": 10}}
 ATTACKED = {"attacks": ["label", "membership"], "metrics": ["auc", "f1", "confusion", "roc"]}
+ONE = {"nodes": {"records": 1}}
 SESSIONS = {
     "churn": [{"kind": "lognormal", "online": 0.8, "mu": 2.0, "sigma": 1.0}],
     "transport": {"loss": 0.2, "delay": {"kind": "lognormal", "mu": 0.5, "sigma": 1.0, "max": 20}},
@@ -60,8 +61,9 @@ def erm(**settings):
 
 
 MORE = {
-    "golf, logistic, sessions": lambda: learning(VIEWS, golf(learner="logistic"), **SESSIONS),
-    "golf, mean, weibull": lambda: learning(PEERS, golf(learner="mean", average="age"), **WEIBULL),
+    "golf, one record per node": lambda: learning(VIEWS, golf(), **ONE),
+    "golf, logistic, sessions": lambda: learning(VIEWS, golf(learner="logistic"), **ONE, **SESSIONS),
+    "golf, mean, weibull": lambda: learning(PEERS, golf(learner="mean", average="age"), **ONE, **WEIBULL),
     "golf, three classes, update then merge": lambda: learning(
         PEERS, golf(variant="um"), data=THREE, nodes={"records": 2, "split": {"kind": "label-skew", "alpha": 0.5}}
     ),

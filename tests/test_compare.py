@@ -337,7 +337,7 @@ def test_one_strategy_alone_has_a_cost():
     assert (cost.strategy, cost.reached, cost.cycles) == ("learning", 8, pytest.approx(10))
     assert (cost.messages, cost.bytes) == (pytest.approx(100), pytest.approx(10_000))
     (table,) = [verdict.cost_table([cost], "accuracy", 0.8)]
-    assert table.rows == (("learning", "8 of 8", "10", "100", "10\N{NO-BREAK SPACE}000"),)
+    assert table.rows == (("learning", "8 of 8", "10.0", "100", "10\N{NO-BREAK SPACE}000"),)
 
 
 def test_json_has_neither_nan_nor_infinity():

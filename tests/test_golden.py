@@ -57,7 +57,7 @@ def test_kernels_as_plain_python_give_the_same_numbers_but_for_rounding(tmp_path
 
 
 @needs_jit
-@pytest.mark.slow
+@pytest.mark.long
 def test_code_that_is_compiled_and_code_that_is_loaded_give_the_same_bits(tmp_path):
     """Of the copies of a kernel in its callers the linker takes the first that is loaded: all have to round alike."""
     names = ["regularised_erm with noise", "golf over newscast"]
@@ -79,7 +79,7 @@ FEW = ("golf, logistic, sessions", "published per class, attacked", "regularised
 
 
 @needs_jit
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("other", OTHERS)
 def test_other_code_of_the_libraries_and_another_target_give_the_same_bits(other, tmp_path):
     record(tmp_path, tmp_path / "cache", *FEW, **OTHERS[other])
@@ -87,7 +87,7 @@ def test_other_code_of_the_libraries_and_another_target_give_the_same_bits(other
         assert golden.read(name, tmp_path) == golden.read(name), name
 
 
-LEARNED = ("golf over newscast", "golf, logistic, sessions", "golf, mean, weibull")
+LEARNED = ("golf, one record per node", "golf, logistic, sessions", "golf, mean, weibull")
 EMULATED = {
     "Haswell": (*LEARNED, "published per class, attacked", "gradient_perturbation, l2"),
     "EPYC-Rome": (*LEARNED, "regularised_erm with noise"),
@@ -95,7 +95,7 @@ EMULATED = {
 
 
 @needs_jit
-@pytest.mark.emulated
+@pytest.mark.long
 @pytest.mark.skipif(not X86, reason="emulates x86-64 processors on x86-64")
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="there is no qemu-x86_64 (Debian package qemu-user)")
 @pytest.mark.parametrize("processor", EMULATED)

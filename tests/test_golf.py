@@ -5,7 +5,19 @@ from functools import cache
 import naive
 import numpy as np
 import pytest
-from helpers import HERE, GivenPeers, at_cycle, finished, make_layer, make_raw, make_world, needs_jit, tree
+from helpers import (
+    HERE,
+    GivenPeers,
+    assert_same_state,
+    at_cycle,
+    finished,
+    make_layer,
+    make_raw,
+    make_world,
+    needs_jit,
+    simulation,
+    tree,
+)
 
 from golfsim import datasets
 from golfsim.parallel import in_threads
@@ -205,3 +217,28 @@ def test_on_spambase_walks_that_never_merge_have_learned_less_by_then():
     # Three sd of a mean of two are .026 and .017, one in 370. Answering "mail" always errs in .394.
     assert nodes == pytest.approx(0.128, abs=0.026)
     assert nodes - central == pytest.approx(0.054, abs=0.017)
+
+
+@needs_jit
+@pytest.mark.parametrize("average", ["plain", "age"])
+@pytest.mark.parametrize("learner", ["pegasos", "logistic", "mean"])
+@pytest.mark.parametrize("records", ["raw", "published"])
+@pytest.mark.parametrize("data", ["spambase", "segmentation"])
+def test_the_kernel_of_the_commonest_case_has_the_bits_of_the_general_one(data, records, learner, average):
+    golf = {"name": "learning", "use": "golf", "peers": "peers", "records": records, "learner": learner}
+    layers = (
+        {"name": "peers", "use": "uniform"},
+        {"name": "published", "use": "data_perturbation", "epsilon": 50.0},
+        golf | {"average": average},
+    )
+    config = {"set": data, "train": 150, "test": 10, "scale": ["minmax", "l1"]}
+    runs = []
+    for plain in (True, False):
+        run = simulation(tree(*layers, data=config, nodes={"records": 1}, cycles=30))
+        assert run.layer("learning")._plain
+        run.layer("learning")._plain = plain
+        for _ in run:
+            pass
+        runs.append(run)
+    assert runs[0].layer("learning").w.any()
+    assert_same_state(*runs)

@@ -138,7 +138,7 @@ def test_last_values_are_means_with_intervals_over_runs(folder):
     assert len(last) == 3
     row = next(row for row in table.rows if row[:3] == ("private", "60", "learning"))
     half = 4.302653 * last.std(ddof=1) / 3**0.5
-    assert row[table.header.index("accuracy")] == f"{last.mean():.4g} ± {half:.2g}"
+    assert row[table.header.index("accuracy")] == f"{last.mean():.4f} ± {half:.4f}"
     assert row[table.header.index("runs")] == "3"
 
 

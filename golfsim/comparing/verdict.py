@@ -158,7 +158,10 @@ def cost_table(costs: Iterable[Cost], metric: str, target: float) -> Table:
     """What it takes to get somewhere: cycles, messages, bytes."""
     costs = list(costs)
     blocks = len({cost.block for cost in costs}) > 1
-    columns = [numbers([getattr(cost, name) for cost in costs], NEVER) for name in ("cycles", "messages", "bytes")]
+    columns = [
+        [number(getattr(cost, name), decimals, NEVER) for cost in costs]
+        for name, decimals in (("cycles", 1), ("messages", 0), ("bytes", 0))
+    ]
     rows = tuple(
         (*([cost.block] if blocks else []), cost.strategy, f"{cost.reached} of {cost.runs}", *sizes)
         for cost, *sizes in zip(costs, *columns, strict=True)
@@ -189,10 +192,10 @@ def number(value: float | None, decimals: int, nothing: str = "–", sign: str =
     return f"{value:{sign},.{decimals}f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
-def numbers(values: Sequence[float | None], nothing: str = "–") -> list[str]:
+def numbers(values: Sequence[float | None]) -> list[str]:
     """The numbers of a column, all with as many decimals."""
     decimals = places(values)
-    return [number(value, decimals, nothing) for value in values]
+    return [number(value, decimals) for value in values]
 
 
 def plus_minus(means: Sequence[tuple[float, float | None]]) -> list[str]:

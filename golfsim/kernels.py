@@ -124,8 +124,8 @@ def cache_folder(source: Path, users: bool = False) -> Path | None:
 def _folder_for(beside: str) -> Path | None:
     sources = [path for root in ROOTS for path in sorted(root.rglob("*.py"))]
     name = digest_of(sources) + beside
-    new = not (user_cache() / "kernels" / name).is_dir()
     try:
+        new = not (user_cache() / "kernels" / name).is_dir()
         folder = private("kernels", name)  # numba keeps pickles there, and loads them
         if new:
             _forget_unused(folder.parent)

@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 
 def user_cache() -> Path:
-    """The folder for compiled code and fetched data: ``$GOLFSIM_CACHE``, or the system's place for caches."""
+    """Return the folder for compiled code and fetched data: ``$GOLFSIM_CACHE``, or the system's place for caches.
+
+    Where the home cannot be written to, as on some clusters, it is a private folder among the temporary files.
+    """
     import platformdirs
 
-    return Path(os.environ.get("GOLFSIM_CACHE") or platformdirs.user_cache_dir("golfsim", appauthor=False)).expanduser()
+    named = os.environ.get("GOLFSIM_CACHE")
+    if named:
+        return Path(named).expanduser()
+    usual = Path(platformdirs.user_cache_dir("golfsim", appauthor=False))
+    return usual if _can_be_written(usual) else _temporary_cache()
+
+
+def _can_be_written(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _temporary_cache() -> Path:
+    """Return a folder that is the user's alone; an error where somebody else has taken its name."""
+    import tempfile
+
+    user = os.geteuid() if hasattr(os, "geteuid") else os.environ.get("USERNAME", "user")
+    folder = Path(tempfile.gettempdir(), f"golfsim-{user}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if (
+        stat.S_ISLNK(about.st_mode)
+        or about.st_mode & 0o077
+        or (hasattr(os, "geteuid") and about.st_uid != os.geteuid())
+    ):
+        raise PermissionError(f"{folder} is not private")
+    return folder
 
 
 def is_file(path: Path) -> bool:

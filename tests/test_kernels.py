@@ -4,12 +4,14 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from helpers import needs_jit
 
 from golfsim import kernels
+from golfsim.places import user_cache
 
 CALLER = """
 from callee import twice
@@ -179,3 +181,22 @@ def test_a_file_of_ours_may_be_named_by_its_path_and_by_its_name(tmp_path):
     source = Path(protocols.newscast.__file__)
     for use in (f"{source}:Newscast", "newscast"):
         assert ask(tmp_path, tmp_path / "cache", EXCHANGE.replace("USE", repr(use))) == ["True"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users with numbers")
+def test_without_a_home_the_cache_is_a_private_folder_among_the_temporary_files(tmp_path, monkeypatch):
+    blocked = tmp_path / "a file, not a home"
+    blocked.write_text("")
+    monkeypatch.delenv("GOLFSIM_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = user_cache()
+    assert folder == tmp_path / f"golfsim-{os.geteuid()}"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match="is not private"):
+        user_cache()
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    with pytest.raises(PermissionError, match="is not private"):
+        user_cache()

@@ -37,11 +37,8 @@ def _temporary_cache() -> Path:
     folder = Path(tempfile.gettempdir(), f"golfsim-{user}")
     folder.mkdir(mode=0o700, exist_ok=True)
     about = folder.lstat()
-    if (
-        stat.S_ISLNK(about.st_mode)
-        or about.st_mode & 0o077
-        or (hasattr(os, "geteuid") and about.st_uid != os.geteuid())
-    ):
+    others = hasattr(os, "geteuid") and about.st_uid != os.geteuid()
+    if others or stat.S_ISLNK(about.st_mode) or about.st_mode & 0o077:
         raise PermissionError(f"{folder} is not private")
     return folder
 

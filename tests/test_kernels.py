@@ -1,6 +1,7 @@
 """Where compiled code is kept, and when it is made anew."""
 
 import os
+import platform
 import stat
 import subprocess
 import sys
@@ -200,3 +201,74 @@ def test_without_a_home_the_cache_is_a_private_folder_among_the_temporary_files(
     folder.symlink_to(tmp_path)
     with pytest.raises(PermissionError, match="is not private"):
         user_cache()
+
+
+TARGET = "from golfsim.kernels import TARGET, kernel; print(TARGET.replace(' ', '_'))"
+BASELINE = {"x86_64": "x86-64-v3"}.get(platform.machine(), "generic")
+
+
+def target(tmp_path, script=TARGET, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ | environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    return done.stdout.strip() or done.stderr.strip()
+
+
+@needs_jit
+def test_kernels_are_compiled_for_the_same_processor_everywhere_unless_asked_otherwise(tmp_path):
+    assert target(tmp_path, GOLFSIM_CPU="") == BASELINE
+    assert target(tmp_path, GOLFSIM_CPU="native").startswith("native:")
+    assert "GOLFSIM_CPU is “fast”" in target(tmp_path, GOLFSIM_CPU="fast")
+
+
+@needs_jit
+def test_the_target_is_that_of_the_code_and_not_of_this_processor(tmp_path):
+    script = """
+import golfsim.rng
+golfsim.rng.permutation(1, 1, 10)
+codegen = golfsim.rng._shuffle.targetctx.codegen()
+print(codegen._get_host_cpu_name(), repr(codegen._tm_features))
+"""
+    assert target(tmp_path, script, GOLFSIM_CPU="").split() == [BASELINE, "''"]
+
+
+@needs_jit
+def test_a_program_that_has_compiled_before_keeps_its_compiler_and_that_is_recorded(tmp_path):
+    before = "import numba; numba.njit(lambda x: x + 1)(1); "
+    assert target(tmp_path, before + TARGET, GOLFSIM_CPU="").startswith("native:")
+
+
+def test_a_run_records_what_it_was_compiled_for():
+    from golfsim.log import about_this_machine
+
+    assert about_this_machine()["compiled_for"] == kernels.TARGET
+
+
+SMALL = """
+name = "small"
+seed = 1
+cycles = 2
+runs = 2
+[nodes]
+number = 10
+[[protocol]]
+name = "peers"
+use = "newscast"
+view = 4
+"""
+
+
+@needs_jit
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_first_run_says_once_that_it_compiles_and_a_second_one_does_not(workers, tmp_path):
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    words = [sys.executable, "-m", "golfsim", "run", str(file), "--workers", workers, "--force"]
+    said = []
+    for _ in range(2):
+        environment = os.environ | {"GOLFSIM_CACHE": str(tmp_path / "cache"), "GOLFSIM_CPU": ""}
+        done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stderr.count("compiling kernels (first run only)"))
+    assert said == [1, 0]

@@ -95,7 +95,7 @@ EMULATED = {
 
 
 @needs_jit
-@pytest.mark.long
+@pytest.mark.emulated
 @pytest.mark.skipif(not X86, reason="emulates x86-64 processors on x86-64")
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="there is no qemu-x86_64 (Debian package qemu-user)")
 @pytest.mark.parametrize("processor", EMULATED)

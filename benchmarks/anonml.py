@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import golfsim
-from golfsim import batch, circuits, tokens
+from golfsim.runs import batch
+from protocols.anonml import circuits, tokens
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "c17_8_2.toml"
 CURVE = {"sweep.data.set": ["adult"], "case": [], "anonml.subset_size": 3, "anonml.partitions": 5}

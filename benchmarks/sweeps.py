@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import golfsim
-from golfsim import batch
+from golfsim.runs import batch
 
 TINY = {
     "name": "tiny", "seed": 1, "cycles": 1, "runs": 1000, "nodes": {"number": 10},

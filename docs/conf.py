@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import golfsim
-from golfsim import reference
+from golfsim.scenario import reference
 
 HERE = Path(__file__).parent
 

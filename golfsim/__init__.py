@@ -12,26 +12,26 @@ For notebooks::
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from golfsim._version import __version__
 
 if TYPE_CHECKING:
     from golfsim import plot
-    from golfsim.engine import Simulation
-    from golfsim.errors import UserError
-    from golfsim.log import load, load_links, load_nodes
-    from golfsim.runner import run
-    from golfsim.scenario import Scenario
+    from golfsim.core.errors import UserError
+    from golfsim.runs.logs import load, load_links, load_nodes
+    from golfsim.runs.single import run
+    from golfsim.scenario.model import Scenario
+    from golfsim.sim.simulation import Simulation
     from golfsim.sklearn import GossipClassifier
 
 _HOME = {
     "GossipClassifier": "golfsim.sklearn",
-    "Scenario": "golfsim.scenario",
-    "Simulation": "golfsim.engine",
-    "UserError": "golfsim.errors",
-    "load": "golfsim.log",
-    "load_links": "golfsim.log",
-    "load_nodes": "golfsim.log",
-    "run": "golfsim.runner",
+    "Scenario": "golfsim.scenario.model",
+    "Simulation": "golfsim.sim.simulation",
+    "UserError": "golfsim.core.errors",
+    "load": "golfsim.runs.logs",
+    "load_links": "golfsim.runs.logs",
+    "load_nodes": "golfsim.runs.logs",
+    "run": "golfsim.runs.single",
 }
 
 __all__ = [

@@ -1,6 +1,6 @@
 """`python -m golfsim` is `golfsim`."""
 
-from golfsim.cli import main
+from golfsim.cli.commands import main
 
 if __name__ == "__main__":
     main()

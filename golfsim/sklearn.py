@@ -16,12 +16,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from golfsim import datasets
-from golfsim.engine import Simulation
-from golfsim.errors import UserError, nearest
-from golfsim.learner import classify
-from golfsim.maths import product
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.maths import product
+from golfsim.data import loading
+from golfsim.protocol.learner import classify
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 Layers = list[dict[str, Any]]
 
@@ -126,7 +126,7 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The score of each record: its sign tells two classes apart, the largest of a row one of several."""
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        scores: NDArray[np.float64] = product(datasets.scaled(X, self._scaling).astype(np.float64), self.coef_)
+        scores: NDArray[np.float64] = product(loading.scaled(X, self._scaling).astype(np.float64), self.coef_)
         return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:

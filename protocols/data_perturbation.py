@@ -9,17 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from golfsim.kernels import kernel, leaf
-from golfsim.ledger import Ledger, UniformSchedule
-from golfsim.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse, add_gamma_norm, add_laplace, respond
-from golfsim.parallel import over_ranges
-from golfsim.protocol import Layer, LayerConfig
-from golfsim.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
-from golfsim.rng import draw
-from golfsim.updates import L1, NORMS
+from golfsim.core.kernels import kernel, leaf
+from golfsim.core.rng import draw
+from golfsim.core.threads import over_ranges
+from golfsim.learning.updates import L1, NORMS
+from golfsim.privacy.ledger import Ledger, UniformSchedule
+from golfsim.privacy.mechanisms import (
+    GammaNorm,
+    Guarantee,
+    Laplace,
+    RandomResponse,
+    add_gamma_norm,
+    add_laplace,
+    respond,
+)
+from golfsim.protocol.base import Layer, LayerConfig
+from golfsim.protocol.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
 
 if TYPE_CHECKING:
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 PER_CLASS, JOINT, LABEL_FEATURES = range(3)
 MODES = {"per-class": PER_CLASS, "joint": JOINT, "label+features": LABEL_FEATURES}
@@ -164,9 +172,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         behind = nodes[self.stop[nodes] < rows.stop[nodes]]
         if behind.size:
             records = ranges(np.maximum(self.stop[behind], rows.first[behind]), rows.stop[behind])
-            records = records[self.ledger.visits[records] == 0]
-            self.ledger.visits[records] = 1
-            self._publish(world, records, rows)
+            self._publish(world, records[self.ledger.charge(records)], rows)
             self.stop[behind] = rows.stop[behind]
         np.minimum(rows.first, self.stop, out=self.first)
 

@@ -8,21 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from golfsim.adversary import HONEST, Forgery, as_sent, forge, forge_rows
-from golfsim.descent import Descent, DescentConfig, linear
-from golfsim.kernels import inlined, kernel, leaf
-from golfsim.learner import classify, score
-from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
-from golfsim.mechanisms import Guarantee
-from golfsim.parallel import as_if_one_by_one
-from golfsim.protocol import Audited
-from golfsim.records import refuse_unfit, sign_for
-from golfsim.simd import dot, fused, prefetch, prefetch_item
-from golfsim.transport import Mailbox
-from golfsim.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, step_size
+from golfsim.core.kernels import inlined, kernel, leaf
+from golfsim.core.simd import dot, fused, prefetch, prefetch_item
+from golfsim.core.threads import as_if_one_by_one
+from golfsim.learning.linear import Descent, DescentConfig, linear
+from golfsim.learning.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, step_size
+from golfsim.network.adversaries import HONEST, Forgery, as_sent, forge, forge_rows
+from golfsim.network.transport import Mailbox
+from golfsim.privacy.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
+from golfsim.privacy.mechanisms import Guarantee
+from golfsim.protocol.base import Audited
+from golfsim.protocol.learner import classify, score
+from golfsim.protocol.records import refuse_unfit, sign_for
 
 if TYPE_CHECKING:
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 ALGORITHM1, RW, MU, UM = range(4)
 VARIANTS = {"algorithm1": ALGORITHM1, "rw": RW, "mu": MU, "um": UM}

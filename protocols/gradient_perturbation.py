@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from golfsim.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
-from golfsim.mechanisms import Guarantee
-from golfsim.records import refuse_unfit
-from golfsim.updates import NORMS, Noise
+from golfsim.learning.updates import NORMS, Noise
+from golfsim.privacy.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
+from golfsim.privacy.mechanisms import Guarantee
+from golfsim.protocol.records import refuse_unfit
 from protocols.random_walk import Walk, WalkConfig
 
 if TYPE_CHECKING:
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 
 class GradientPerturbationConfig(WalkConfig):

@@ -9,17 +9,17 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim.kernels import inlined, kernel, leaf
-from golfsim.overlay import Overlay, choose_from_pool
-from golfsim.protocol import LayerConfig
-from golfsim.rng import below, draw
-from golfsim.simd import equal_32, equal_64, prefetch, prefetch_start
-from golfsim.transport import NO_PAIRS, Mailbox
+from golfsim.core.kernels import inlined, kernel, leaf
+from golfsim.core.rng import below, draw
+from golfsim.core.simd import equal_32, equal_64, prefetch, prefetch_start
+from golfsim.network.transport import NO_PAIRS, Mailbox
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.overlay import Overlay, choose_from_pool
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 # A descriptor is one word, the time stamp above the peer's number; a view is a row of them, freshest first. No
 # descriptor is −1, which is older than any.

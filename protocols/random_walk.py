@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim import rng
-from golfsim.descent import Descent, DescentConfig, linear
-from golfsim.errors import UserError
-from golfsim.kernels import kernel, leaf
-from golfsim.ledger import Budget
-from golfsim.protocol import Audited
-from golfsim.rng import below, draw, unit
-from golfsim.simd import prefetch
-from golfsim.updates import Noise, learn_in_place
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.core.kernels import kernel, leaf
+from golfsim.core.rng import below, draw, unit
+from golfsim.core.simd import prefetch
+from golfsim.learning.linear import Descent, DescentConfig, linear
+from golfsim.learning.updates import Noise, learn_in_place
+from golfsim.privacy.ledger import Budget
+from golfsim.protocol.base import Audited
 
 if TYPE_CHECKING:
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 LOST = -1
 

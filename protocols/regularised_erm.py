@@ -13,22 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from golfsim import erm, rng
-from golfsim.erm import Floats, Solver, Weights
-from golfsim.erm.newton import LOSSES, Loss
-from golfsim.erm.nodes import Part
-from golfsim.errors import UserError
-from golfsim.kernels import kernel
-from golfsim.learner import Learner, score
-from golfsim.ledger import Ledger, UniformSchedule
-from golfsim.maths import log_of
-from golfsim.mechanisms import ROUNDING, GammaNorm, Guarantee, add_gamma_norm, add_laplace
-from golfsim.parallel import over_ranges
-from golfsim.protocol import Audited, Layer, LayerConfig
-from golfsim.records import Published, Records, Rows, longest, ranges, refuse_unfit
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.core.kernels import kernel
+from golfsim.core.maths import log_of
+from golfsim.core.threads import over_ranges
+from golfsim.learning import erm
+from golfsim.learning.erm import Floats, Solver, Weights
+from golfsim.learning.erm.newton import LOSSES, Loss
+from golfsim.learning.erm.nodes import Part
+from golfsim.privacy.ledger import Ledger, UniformSchedule
+from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Guarantee, add_gamma_norm, add_laplace
+from golfsim.protocol.base import Audited, Layer, LayerConfig
+from golfsim.protocol.learner import Learner, score
+from golfsim.protocol.records import Published, Records, Rows, longest, ranges, refuse_unfit
 
 if TYPE_CHECKING:
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 GRIDS = {"mean": tuple(10.0**e for e in range(-4, 1)), "sum": tuple(2.0**e for e in range(-8, 9))}
 COVER = 0.01  # the share of ε that pays for the minimum of a perturbed objective being found inexactly
@@ -239,7 +240,8 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     def _spend(self, nodes: Nodes, rows: Rows) -> None:
         self.fits[nodes] += 1
         if self._noisy:
-            self.ledger.visits[self._units(nodes, rows)] += 1
+            charged = self.ledger.charge(self._units(nodes, rows))
+            assert charged.all()  # `_due` names only nodes whose budget allows it
 
     def _units(self, nodes: Nodes, rows: Rows) -> NDArray[Any]:
         return nodes if self.config.unit == "node" else ranges(rows.first[nodes], rows.stop[nodes])
@@ -268,7 +270,8 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         nodes, n, grid = nodes[new], n[new], self.config.choices
         if not nodes.size:
             return
-        self.lambda_ledger.visits[self._units(nodes, rows)] += 1
+        charged = self.lambda_ledger.charge(self._units(nodes, rows))
+        assert charged.all()  # a node chooses once
         part = erm.parts(nodes, rows, grid.size + 1, self.key("parts"))
         tested = Part(part, grid.size, True)
         wrong = np.empty((nodes.size, grid.size))

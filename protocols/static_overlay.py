@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from golfsim.errors import UserError, nearest
-from golfsim.kernels import kernel
-from golfsim.overlay import Overlay
-from golfsim.protocol import LayerConfig
-from golfsim.rng import below, draw
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.kernels import kernel
+from golfsim.core.rng import below, draw
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.overlay import Overlay
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 
 @kernel

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.overlay import Overlay, choose_from_all, choose_from_pool
-from golfsim.protocol import LayerConfig
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.overlay import Overlay, choose_from_all, choose_from_pool
 
 if TYPE_CHECKING:
-    from golfsim.world import World
+    from golfsim.network.world import World
 
 
 class Uniform(Overlay[LayerConfig]):

@@ -9,9 +9,11 @@ from datetime import date
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
-from golfsim import cli, runner, sweep
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
+from golfsim.cli import commands
+from golfsim.core.errors import UserError
+from golfsim.runs import single
+from golfsim.scenario import sweep
+from golfsim.sim.simulation import Simulation
 
 EXAMPLES = int(os.environ.get("GOLFSIM_FUZZ", "0"))  # of each test; 0: a few, always the same
 SECONDS = 60  # of computing that one input may take; far more than it needs, but kernels may have to be compiled
@@ -124,10 +126,10 @@ def outcome_of(action):
 
 def tried(scenario):
     """Set up the first points of a scenario and run some cycles, as `golfsim run` does; returns how many."""
-    with runner.telling(scenario):
+    with single.telling(scenario):
         points = sweep.points(scenario)[:2]
         for point in points:
-            cli._run_to(point.scenario.change({"cycles": min(scenario.cycles, CYCLES)}), CYCLES, lambda run: None)
+            commands._run_to(point.scenario.change({"cycles": min(scenario.cycles, CYCLES)}), CYCLES, lambda run: None)
     return len(points)
 
 

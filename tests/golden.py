@@ -15,7 +15,7 @@ from pathlib import Path
 from helpers import finished, known_state, learning_tree
 from test_contract import ENTRIES, GOLF, GROUPS, LOCAL, PEERS, VIEWS, accepted, scenario
 
-from golfsim.kernels import TARGET
+from golfsim.core.kernels import TARGET
 
 FOLDER = Path(__file__).parent / "golden"
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy")

@@ -8,14 +8,14 @@ import numba
 import numpy as np
 import pytest
 
-from golfsim import cli
-from golfsim.engine import Simulation
-from golfsim.overlay import Overlay
-from golfsim.protocol import LayerConfig
-from golfsim.records import Raw
-from golfsim.scenario import Scenario
-from golfsim.transport import Transport, TransportConfig
-from golfsim.world import World
+from golfsim.cli import commands
+from golfsim.network.transport import Transport, TransportConfig
+from golfsim.network.world import World
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.overlay import Overlay
+from golfsim.protocol.records import Raw
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 HERE = Path(__file__).parent
 JIT = not numba.config.DISABLE_JIT
@@ -85,7 +85,7 @@ def command(capsys, monkeypatch, *words):
     """Run a command in this process: (exit status, output, errors)."""
     monkeypatch.setattr(sys, "argv", ["golfsim", *map(str, words)])
     try:
-        code = cli.main()
+        code = commands.main()
     except SystemExit as end:
         code = end.code
     return code or 0, *capsys.readouterr()

@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 from helpers import HERE
 
-from golfsim.engine import Simulation
-from golfsim.scenario import Scenario
-from golfsim.sweep import points
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
+from golfsim.sim.simulation import Simulation
 
 FOLDER = HERE.parent / "scenarios"
 

@@ -20,11 +20,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from golfsim import checkpoint, parallel
-from golfsim.adversary import HONEST, NEGATIVE, NOISE, OLD, Forgery, Tampering, forge, forge_rows
-from golfsim.errors import UserError
-from golfsim.rng import key
-from golfsim.scenario import Scenario
+from golfsim.core import threads
+from golfsim.core.errors import UserError
+from golfsim.core.rng import key
+from golfsim.network.adversaries import HONEST, NEGATIVE, NOISE, OLD, Forgery, Tampering, forge, forge_rows
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
 from protocols.golf import MEDIAN, TRIMMED, Golf, clip_model, robust_mean
 
 PEERS = {"name": "peers", "use": "uniform"}
@@ -334,7 +335,7 @@ def test_a_defence_that_cannot_work_is_refused(table):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("delay", [0, [1, 3]])
 def test_forging_gives_the_same_numbers_on_any_number_of_threads(kind, delay, monkeypatch):
-    monkeypatch.setattr(parallel, "SMALLEST_SHARE", 1)
+    monkeypatch.setattr(threads, "SMALLEST_SHARE", 1)
     table = learning_tree(
         PEERS, GOLF | {"cache": 5, "merge": "median", "clip": 50.0}, cycles=8, transport={"delay": delay},
         adversary=[{"kind": kind, "share": 0.3, "from": 3}],

@@ -9,22 +9,24 @@ from helpers import HERE, finished, learning_tree, needs_jit, simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim import circuits, datasets, tokens
-from golfsim.binning import Grouping, coded, cuts_of, private_cuts
-from golfsim.circuits import Timing, hidden_among
-from golfsim.coding import coder_of
-from golfsim.cuts import CutSearch
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.fetch import card_of
-from golfsim.histograms import perturbation
-from golfsim.packets import ARRIVED, HELD, LOST, UNDER_WAY, WAITING
-from golfsim.problems import ScenarioError
-from golfsim.questions import Costs
-from golfsim.scenario import Scenario
-from golfsim.settings import DataConfig
-from golfsim.sweep import points
-from protocols.anonml import HONEST
+from golfsim.core.errors import UserError
+from golfsim.core.settings import DataConfig
+from golfsim.data import loading
+from golfsim.data.fetch import card_of
+from golfsim.data.grouping import Grouping, coded
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
+from golfsim.sim.simulation import Simulation
+from protocols.anonml import circuits, tokens
+from protocols.anonml.circuits import Timing, hidden_among
+from protocols.anonml.coding import coder_of
+from protocols.anonml.cuts import CutSearch
+from protocols.anonml.histograms import perturbation
+from protocols.anonml.packets import ARRIVED, HELD, LOST, UNDER_WAY, WAITING
+from protocols.anonml.protocol import HONEST
+from protocols.anonml.quantiles import cuts_of, private_cuts
+from protocols.anonml.questions import Costs
 
 PEERS = {"name": "peers", "use": "uniform"}
 ANONML = {"name": "anonml", "use": "anonml", "peers": "peers", "epsilon": 4.0, "partitions": 3}
@@ -50,7 +52,7 @@ def collected(**changes):
 
 def adult():
     config = DataConfig(set="adult", scale=("minmax",), train=3000, test=500)
-    return datasets.load(config, 5, HERE)
+    return loading.load(config, 5, HERE)
 
 
 @needs_jit

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from helpers import finished, make_raw, make_world, needs_jit, simulation, tree
 
-from golfsim import attacks, rng
-from golfsim.learner import score
+from golfsim.core import rng
+from golfsim.protocol.learner import score
+from golfsim.sim import attacks
 from protocols.data_perturbation import DataPerturbation
 
 PEERS = {"name": "peers", "use": "uniform"}

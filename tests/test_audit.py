@@ -14,18 +14,18 @@ from test_contract import ANONML, DATA, ENTRIES, GOLF, GROUPS, LOCAL, OUTPUT, PE
 from test_contract import scenario as contract_scenario
 from typer.testing import CliRunner
 
-from golfsim import audit, histograms, questions
-from golfsim.auditing import bounds, neighbours, scores
-from golfsim.auditing.network import Network
-from golfsim.cli import app
-from golfsim.errors import UserError
-from golfsim.histograms import Reports, perturbation
-from golfsim.ledger import Ledger
-from golfsim.mechanisms import GammaNorm, Laplace, RandomResponse
-from golfsim.scenario import Scenario
-from golfsim.sweep import points
+from golfsim.audit import auditing, bounds, neighbours, scores
+from golfsim.audit.network import Network
+from golfsim.cli.commands import app
+from golfsim.core.errors import UserError
+from golfsim.privacy.ledger import Ledger
+from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
 from protocols import data_perturbation, regularised_erm
-from protocols.group_aggregation import GroupAggregation
+from protocols.anonml import histograms, questions
+from protocols.anonml.histograms import Reports, perturbation
+from protocols.group_aggregation.protocol import GroupAggregation
 from protocols.regularised_erm import RegularisedErm
 
 pytestmark = needs_jit
@@ -48,10 +48,10 @@ def a_pair(change, others="for it"):
     ]
 
 
-def found(scenario, pairs=audit.all_pairs):
+def found(scenario, pairs=auditing.all_pairs):
     """What an audit finds about the only private layer; runs of groups take ten times as long as others."""
     runs = 300 if any(table["use"] == "group_aggregation" for table in scenario.protocol) else 800
-    (finding,) = audit.audit(scenario, runs=runs, confidence=SURE, pairs=pairs).findings
+    (finding,) = auditing.audit(scenario, runs=runs, confidence=SURE, pairs=pairs).findings
     return finding
 
 
@@ -214,14 +214,14 @@ def strings(name, epsilon, value, seed):
 @pytest.mark.parametrize("sensitivity", [2.0, 1.0], ids=["right", "broken"])
 def test_noise_on_vectors_has_its_epsilon_unless_it_is_broken(kind, sensitivity):
     mechanism = kind(epsilon=1.5, sensitivity=sensitivity)
-    _, bound = audit.tell_apart(noisy(mechanism, [1, 0], 1), noisy(mechanism, [-1, 0], 2), ERROR)
+    _, bound = auditing.tell_apart(noisy(mechanism, [1, 0], 1), noisy(mechanism, [-1, 0], 2), ERROR)
     assert 0.8 <= bound <= 1.5 if sensitivity == 2 else bound > 1.5
 
 
 @pytest.mark.parametrize("name", ["random-response", "rappor", "pq"])
 @pytest.mark.parametrize("factor", [1, 2], ids=["right", "broken"])
 def test_perturbed_strings_have_their_epsilon_unless_they_are_broken(name, factor):
-    _, bound = audit.tell_apart(strings(name, 1.5 * factor, 1, 1), strings(name, 1.5 * factor, 3, 2), ERROR)
+    _, bound = auditing.tell_apart(strings(name, 1.5 * factor, 1, 1), strings(name, 1.5 * factor, 3, 2), ERROR)
     assert 0.9 <= bound <= 1.5 if factor == 1 else bound > 1.5
 
 
@@ -233,7 +233,7 @@ def test_a_bound_is_above_the_truth_as_seldom_as_it_says(rng):
     wrong = 0
     for _ in range(100):
         one, other = (rng.laplace(at, 1.0, (200, 1)) for at in (0.5, -0.5))
-        wrong += audit.tell_apart(one, other, 0.1)[1] > 1.0
+        wrong += auditing.tell_apart(one, other, 0.1)[1] > 1.0
     assert wrong <= 31
 
 
@@ -286,7 +286,7 @@ def test_layers_that_only_use_what_was_published_are_not_run():
 def test_layers_that_use_the_same_records_are_audited_together():
     other = {"name": "other"} | PUBLISHED
     scenario = Scenario.of(learning_tree({"name": "subject"} | PUBLISHED, other, data=DATA), HERE)
-    findings = audit.audit(scenario, runs=600, confidence=SURE, pairs=LABEL).findings
+    findings = auditing.audit(scenario, runs=600, confidence=SURE, pairs=LABEL).findings
     assert [(f.layer, f.stated) for f in findings] == [("subject", 2.0), ("other", 2.0), ("together", 4.0)]
     assert findings[2].bound > max(findings[0].bound, findings[1].bound)
 
@@ -330,8 +330,8 @@ def test_a_shipped_scenario_is_not_seen_to_spend_more_than_it_states(file):
         kind = shape(point.scenario)
         if kind and kind not in done:
             done.add(kind)
-            subjects = audit.subjects_of(point.scenario)
-            findings = audit.audited(subjects, runs=200, confidence=SURE, pairs=likely).findings
+            subjects = auditing.subjects_of(point.scenario)
+            findings = auditing.audited(subjects, runs=200, confidence=SURE, pairs=likely).findings
             assert findings
             assert [finding for finding in findings if finding.broken] == []
 

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from helpers import AVERAGING, HERE, JIT, learning_tree, tree
 
-from golfsim import batch, datasets, estimate, progress, standing, store, sweep
-from golfsim.errors import UserError
-from golfsim.log import load
-from golfsim.runner import Interrupt
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.data import loading
+from golfsim.runs import batch, dry_run, progress, status, store
+from golfsim.runs.logs import load
+from golfsim.runs.single import Interrupt
+from golfsim.scenario import sweep
+from golfsim.scenario.model import Scenario
 
 PEERS = {"name": "peers", "use": "uniform"}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -102,14 +104,14 @@ def test_cores_are_not_oversubscribed(monkeypatch):
 
 def test_data_is_read_once_and_mapped_into_the_workers(tmp_path, monkeypatch):
     config = learning().data
-    shared = datasets.share([config], HERE)
-    monkeypatch.setattr(datasets, "shared", shared)
-    monkeypatch.setattr(datasets, "_kept_sets", {})
-    raw = datasets._read(datasets.card_of("spambase"), config, HERE)
+    shared = loading.share([config], HERE)
+    monkeypatch.setattr(loading, "shared", shared)
+    monkeypatch.setattr(loading, "_kept_sets", {})
+    raw = loading._read(loading.card_of("spambase"), config, HERE)
     assert type(raw.x).__name__ == "memmap"
-    monkeypatch.setattr(datasets, "shared", {})
-    monkeypatch.setattr(datasets, "_kept_sets", {})
-    plain = datasets._read(datasets.card_of("spambase"), config, HERE)
+    monkeypatch.setattr(loading, "shared", {})
+    monkeypatch.setattr(loading, "_kept_sets", {})
+    plain = loading._read(loading.card_of("spambase"), config, HERE)
     assert type(plain.x).__name__ == "ndarray"
     assert (raw.x == plain.x).all()
     assert raw.digest() == plain.digest()
@@ -117,7 +119,7 @@ def test_data_is_read_once_and_mapped_into_the_workers(tmp_path, monkeypatch):
 
 
 def test_what_is_laid_out_for_others_is_all_that_was_read(tmp_path):
-    plain = datasets._read(datasets.card_of("adult"), None, HERE)
+    plain = loading._read(loading.card_of("adult"), None, HERE)
     again = type(plain).mapped(plain.laid_out(tmp_path))
     for name in ("x", "y", "test_x", "test_y"):
         assert (getattr(again, name) == getattr(plain, name)).all()
@@ -223,7 +225,7 @@ def children_of(process):
     import psutil
 
     found = psutil.Process(process).children(recursive=True)
-    return [child.pid for child in found if "golfsim.workers" in " ".join(child.cmdline())]
+    return [child.pid for child in found if "golfsim.runs.workers" in " ".join(child.cmdline())]
 
 
 def test_workers_end_with_their_master(tmp_path):
@@ -300,7 +302,7 @@ def test_a_protocol_that_wants_to_exit_fails_and_stops_nobody_else(tmp_path, wor
 def test_without_a_place_for_the_cache_each_worker_reads_the_data_by_itself(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "file"))
-    assert datasets.share([learning().data], HERE) == {}
+    assert loading.share([learning().data], HERE) == {}
 
 
 def test_workers_find_the_modules_that_their_master_finds(tmp_path):
@@ -311,8 +313,8 @@ def test_workers_find_the_modules_that_their_master_finds(tmp_path):
     (tmp_path / "random.py").write_text("raise RuntimeError('not this one')")
     (tmp_path / "s.toml").write_text(LONG.replace("100_000_000", "5"))
     script = (
-        f"import sys\nsys.path.insert(0, {str(HERE.parent)!r})\nimport golfsim\nfrom golfsim.scenario import Scenario\n"
-        "print(len(golfsim.run(Scenario.load('s.toml'), workers=2)['run'].unique()))"
+        f"import sys\nsys.path.insert(0, {str(HERE.parent)!r})\nimport golfsim\n"
+        "print(len(golfsim.run(golfsim.Scenario.load('s.toml'), workers=2)['run'].unique()))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-P", "-c", script]
@@ -373,15 +375,15 @@ def test_the_time_left_is_judged_by_what_is_done(monkeypatch):
 
 def test_status_tells_what_is_there(tmp_path):
     batch.run(faulty(tmp_path), tmp_path / "r", batch.How())
-    found = standing.of(tmp_path / "r")
+    found = status.of(tmp_path / "r")
     assert found["runs"] == {"whole": 2, "interrupted": 0, "failed": 2, "under way": 0, "missing": 0}
     assert found["points"]["mine.bad = True"] == {"failed": 2}
     assert [failure["run"] for failure in found["failures"]] == [1, 2]
-    text = standing.text(tmp_path / "r", found)
+    text = status.text(tmp_path / "r", found)
     assert text.startswith(f"{tmp_path / 'r'}: 4 runs: 2 whole, 2 failed\n  mine.bad = True: 2 failed\n")
     assert "KeyError: 'nothing'" in text
     batch.run(faulty(tmp_path, bad=[False]), tmp_path / "r", batch.How())
-    found = standing.of(tmp_path / "r")
+    found = status.of(tmp_path / "r")
     assert found["runs"]["whole"] == 2
     assert found["older"] == 2
     assert json.loads(json.dumps(found)) == found
@@ -389,14 +391,14 @@ def test_status_tells_what_is_there(tmp_path):
 
 def test_status_of_something_else_is_told(tmp_path):
     with pytest.raises(UserError, match="no results of golfsim here"):
-        standing.of(tmp_path)
+        status.of(tmp_path)
     with pytest.raises(UserError, match="there is no such folder"):
-        standing.of(tmp_path / "none")
+        status.of(tmp_path / "none")
 
 
 def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
-    text = estimate.text(
-        estimate.of(scenario(sweep={"transport.loss": [0.0, 0.5]}), tmp_path / "r", batch.How(workers=2))
+    text = dry_run.text(
+        dry_run.of(scenario(sweep={"transport.loss": [0.0, 0.5]}), tmp_path / "r", batch.How(workers=2))
     )
     lines = text.splitlines()
     assert lines[:3] == [
@@ -410,7 +412,7 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
 
 def test_a_dry_run_knows_what_is_there(tmp_path):
     batch.run(scenario(runs=2), tmp_path, batch.How())
-    assert estimate.text(estimate.of(scenario(runs=2), tmp_path, batch.How())).splitlines() == [
+    assert dry_run.text(dry_run.of(scenario(runs=2), tmp_path, batch.How())).splitlines() == [
         "2 runs, 2 of them are there already",
         "  one point: seed 1 to 2 (2 there)",
     ]
@@ -418,17 +420,17 @@ def test_a_dry_run_knows_what_is_there(tmp_path):
 
 def test_the_trial_is_that_of_the_largest_run(tmp_path):
     table = scenario(runs=1, sweep={"nodes.number": [10, 300, 20]})
-    assert estimate.text(estimate.of(table, tmp_path, batch.How())).endswith(": nodes.number = 300")
+    assert dry_run.text(dry_run.of(table, tmp_path, batch.How())).endswith(": nodes.number = 300")
 
 
 def test_a_trial_that_fails_is_told(tmp_path):
     with pytest.raises(UserError, match=r"the trial of the largest run failed: .*nothing"):
-        estimate.of(faulty(tmp_path, bad=[True]), tmp_path, batch.How())
+        dry_run.of(faulty(tmp_path, bad=[True]), tmp_path, batch.How())
 
 
 def test_too_little_memory_is_foretold(tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "available", lambda: 300 * 2**20)
-    text = estimate.text(estimate.of(scenario(), tmp_path, batch.How(workers=4)))
+    monkeypatch.setattr(dry_run, "available", lambda: 300 * 2**20)
+    text = dry_run.text(dry_run.of(scenario(), tmp_path, batch.How(workers=4)))
     assert text.splitlines()[-1].startswith("only 300 MiB of memory are available: take --workers ")
 
 

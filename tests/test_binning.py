@@ -9,24 +9,16 @@ import pytest
 from helpers import JIT, needs_jit
 from test_privacy_audit import ERROR
 
-from golfsim import binning, datasets
-from golfsim import rng as counters
-from golfsim.auditing.bounds import limits
-from golfsim.binning import (
-    Grouping,
-    QuantileSearch,
-    coded,
-    count_greater,
-    cuts_of,
-    exact_cuts,
-    group_codes,
-    is_greater,
-    private_cuts,
-)
-from golfsim.errors import UserError
-from golfsim.fetch import card_of
-from golfsim.histograms import perturbation
-from golfsim.settings import DataConfig
+from golfsim.audit.bounds import limits
+from golfsim.core import rng as counters
+from golfsim.core.errors import UserError
+from golfsim.core.settings import DataConfig
+from golfsim.data import loading
+from golfsim.data.fetch import card_of
+from golfsim.data.grouping import Grouping, coded, group_codes
+from protocols.anonml import quantiles
+from protocols.anonml.histograms import perturbation
+from protocols.anonml.quantiles import QuantileSearch, count_greater, cuts_of, exact_cuts, is_greater, private_cuts
 
 KEY = counters.key(1, "binning", "test")
 
@@ -153,7 +145,7 @@ def test_every_peer_answers_once_whatever_the_number_of_bins(monkeypatch):
         asked.append((k, peers.tolist()))
         return count_greater(key, cycle, peers, k, *rest)
 
-    monkeypatch.setattr(binning, "count_greater", counted)
+    monkeypatch.setattr(quantiles, "count_greater", counted)
     searched(np.arange(60.0), (0, 60), 1.0, bins=4, groups=5, k=7)
     assert len(asked) == 3 * 5
     assert {k for k, _ in asked} == {7}
@@ -209,7 +201,7 @@ def test_a_card_without_groups_says_so():
 
 
 def test_adult_has_twelve_features_of_two_to_four_values_for_training_and_test_records_alike():
-    data = datasets.load(DataConfig(set="adult"), 1, Path())
+    data = loading.load(DataConfig(set="adult"), 1, Path())
     grouping = Grouping.of_card(card_of("adult"))
     cuts = {name: exact_cuts(data.columns[name]) for name in grouping.numeric}
     train, test = (coded(columns, grouping, cuts) for columns in (data.columns, data.test_columns))
@@ -237,8 +229,8 @@ def test_every_category_that_a_card_groups_is_one_that_its_set_has():
 def test_test_columns_belong_to_the_test_records(tmp_path):
     rows = [f"{'ab'[i % 2]},{i},{'yes' if i % 3 else 'no'}" for i in range(40)]
     (tmp_path / "own.csv").write_text("\n".join(["letter,number,label", *rows]))
-    data = datasets.load(DataConfig(file="own.csv", test=10), 1, tmp_path)
+    data = loading.load(DataConfig(file="own.csv", test=10), 1, tmp_path)
     assert (data.test_columns["letter"] == np.where(data.test_x[:, 0] > 0, "a", "b")).all()
     (tmp_path / "test.csv").write_text("\n".join(["letter,number,label", *rows[:7]]))
-    data = datasets.load(DataConfig(file="own.csv", test_file="test.csv"), 1, tmp_path)
+    data = loading.load(DataConfig(file="own.csv", test_file="test.csv"), 1, tmp_path)
     assert data.test_columns["letter"].tolist() == ["a", "b", "a", "b", "a", "b", "a"]

@@ -7,7 +7,7 @@ import pytest
 from helpers import assert_same_state, learning_tree, rows, simulation
 from test_contract import ANONML, CHURN, DATA, GOLF, GROUPS, LOCAL, OUTPUT, PEERS, VIEWS
 
-from golfsim.records import Published
+from golfsim.protocol.records import Published
 
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 5.0}
 MODES = {mode: PUBLISHED | {"mode": mode} for mode in ("per-class", "joint", "label+features")}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from helpers import AVERAGING, assert_same_state, finished, learning_tree, make_world, rows, simulation, tree
 
-from golfsim import checkpoint
-from golfsim.errors import UserError
-from golfsim.state import Stateful
+from golfsim.core.errors import UserError
+from golfsim.core.state import Stateful
+from golfsim.sim import checkpoint
 
 PEERS = {"name": "peers", "use": "uniform"}
 LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw", "variant": "mu", "cache": 2}

@@ -5,7 +5,7 @@ import pytest
 from helpers import ALPHA, make_world
 from scipy.stats import binomtest, chi2
 
-from golfsim.churn import CrashConfig, LognormalConfig, RateConfig
+from golfsim.network.churn import CrashConfig, LognormalConfig, RateConfig
 
 
 def rate(leave, come_back, online=None):

@@ -17,11 +17,13 @@ import pytest
 from helpers import AVERAGING, HERE, command, learning_tree, tree
 
 import golfsim
-from golfsim import batch, cli, explain, manual, progress, runner
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.log import load
-from golfsim.scenario import Scenario
+from golfsim.cli import commands, manual
+from golfsim.core.errors import UserError
+from golfsim.runs import batch, progress, single
+from golfsim.runs.logs import load
+from golfsim.scenario import catalogue, pages
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 SHIPPED, DOCS = HERE.parent / "scenarios", HERE.parent / "docs"
 UNIFORM = {"name": "peers", "use": "uniform"}
@@ -100,7 +102,7 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
 
 def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, learning, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(cli, "_draw", lambda plot, frame, folder: seen.append(frame["run"].nunique()))
+    monkeypatch.setattr(commands, "_draw", lambda plot, frame, folder: seen.append(frame["run"].nunique()))
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=10", "--set", "cycles=1")
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=2", "--set", "cycles=1")
     assert seen == [10, 2]
@@ -144,14 +146,14 @@ def test_a_network_too_large_for_the_memory_is_told(golfsim_, averaging, tmp_pat
     def full(*_, **__):
         raise MemoryError("Unable to allocate 36 TiB")
 
-    monkeypatch.setattr(runner, "Simulation", full)
+    monkeypatch.setattr(single, "Simulation", full)
     code, _, err = golfsim_("run", averaging, "--out", tmp_path / "r")
     assert code == 2
     assert "nodes: not enough memory: Unable to allocate 36 TiB" in err
 
 
 def test_results_that_cannot_be_written_are_told_before_the_run(golfsim_, averaging, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "Simulation", None)
+    monkeypatch.setattr(single, "Simulation", None)
     (tmp_path / "file").write_text("in the way")
     for out in (tmp_path / "file", tmp_path / "file" / "below", "/proc/nowhere"):
         code, _, err = golfsim_("run", averaging, "--out", out)
@@ -183,7 +185,7 @@ def test_a_fault_of_a_users_protocol_is_told_with_its_line_and_the_log_is_kept(g
 
 
 def test_a_fault_of_our_own_is_not_hidden(golfsim_, averaging, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "Simulation", lambda *_: 1 / 0)
+    monkeypatch.setattr(single, "Simulation", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         golfsim_("run", averaging, "--out", tmp_path / "r")
 
@@ -231,7 +233,7 @@ def test_check_tells_programs_what_is_wrong(golfsim_, learning, tmp_path):
 
 def test_lists_are_for_programs_too(golfsim_):
     topics = json.loads(golfsim_("list", "--json")[1])
-    assert [topic["name"] for topic in topics] == list(explain.TOPICS)
+    assert [topic["name"] for topic in topics] == list(catalogue.TOPICS)
     (newscast,) = json.loads(golfsim_("list", "protocols", "newscast", "--json")[1])
     assert next(setting for setting in newscast["settings"] if setting["name"] == "view")["required"] is True
     names = [entry["name"] for entry in json.loads(golfsim_("list", "scenarios", "--json")[1])]
@@ -293,7 +295,7 @@ def test_an_error_names_the_page_that_explains_it(golfsim_, learning, tmp_path):
     ],
 )
 def test_every_key_has_its_page(path, page):
-    assert manual.page_for(path) == page
+    assert pages.page_for(path) == page
 
 
 def test_no_page_is_named_that_is_not_there():
@@ -443,7 +445,7 @@ def test_ctrl_c_leaves_a_whole_log_up_to_that_cycle(averaging, tmp_path):
 
 
 def test_the_runs_after_an_interrupted_one_do_not_begin(averaging, tmp_path):
-    interrupt = runner.Interrupt()
+    interrupt = single.Interrupt()
 
     class Impatient(progress.Progress):
         def cycle(self, task, cycle, error):

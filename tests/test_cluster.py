@@ -11,9 +11,9 @@ from contextlib import nullcontext
 import pytest
 from helpers import AVERAGING, HERE, tree
 
-from golfsim import batch, cluster
-from golfsim.errors import UserError
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.runs import batch, cluster
+from golfsim.scenario.model import Scenario
 
 distributed = pytest.importorskip("distributed", reason='pip install "golfsim[cluster]"')
 pytestmark = [pytest.mark.slow, pytest.mark.needs_jit]
@@ -159,7 +159,7 @@ def test_a_protocol_beside_the_scenario_is_found_and_its_changes_are_seen(dask, 
 
 
 def test_a_worker_with_another_golfsim_is_refused(dask, tmp_path, monkeypatch):
-    from golfsim import store
+    from golfsim.runs import store
 
     address, _ = dask
     monkeypatch.setattr(store, "code_version", lambda: "another")

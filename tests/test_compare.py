@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from golfsim import compare as comparing
-from golfsim.comparing import verdict
-from golfsim.comparing.paired import holm, interval, rank_biserial, student, wilcoxon
-from golfsim.comparing.strategies import Curve, area, direction, reach
-from golfsim.errors import UserError
+from golfsim.compare import comparison as comparing
+from golfsim.compare import verdict
+from golfsim.compare.paired import holm, interval, rank_biserial, student, wilcoxon
+from golfsim.compare.strategies import Curve, area, direction, reach
+from golfsim.core.errors import UserError
 
 CYCLES = [1, 10, 100]
 

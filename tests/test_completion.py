@@ -7,7 +7,7 @@ import sys
 import pytest
 from test_house import HEAVY
 
-from golfsim import completion
+from golfsim.cli import completion
 
 
 def offered(folder, *words):
@@ -49,7 +49,8 @@ def test_the_tab_key_completes_the_users_own_files_too(tmp_path, monkeypatch):
 
 
 def test_completion_loads_nothing_heavy():
-    code = "import sys; from golfsim import completion as c; c.named('protocols', ''); c.files(''); print(*sys.modules)"
+    code = "import sys; from golfsim.cli import completion as c; c.named('protocols', ''); c.files('')"
+    code += "; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "golfsim.completion" in found
+    assert "golfsim.cli.completion" in found
     assert (HEAVY | {"numpy", "pydantic"}) & set(found) == set()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim.condition import COMPARE, Condition
-from golfsim.errors import UserError
+from golfsim.core.errors import UserError
+from golfsim.scenario.stop_rule import COMPARE, Condition
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]*", fullmatch=True)
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from helpers import AVERAGING, HERE, assert_same_state, finished, learning_tree, needs_jit, rows, simulation, tree
 
-from golfsim import batch, checkpoint, parallel
-from golfsim.overlay import Overlay
-from golfsim.problems import ScenarioError
-from golfsim.protocol import find, installed
-from golfsim.records import Records
-from golfsim.scenario import Scenario
+from golfsim.core import threads
+from golfsim.protocol.base import find, installed
+from golfsim.protocol.overlay import Overlay
+from golfsim.protocol.records import Records
+from golfsim.runs import batch
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def test_another_seed_gives_other_rows(entry):
 
 @pytest.mark.parametrize("faults", [(), ("loss",), ("loss", "delay")], ids=["no faults", "loss", "loss and delay"])
 def test_one_two_and_four_threads_give_the_same_bits(entry, faults, monkeypatch):
-    monkeypatch.setattr(parallel, "SMALLEST_SHARE", 4)  # so that small networks are shared out, too
+    monkeypatch.setattr(threads, "SMALLEST_SHARE", 4)  # so that small networks are shared out, too
     transport = accepted(entry, faults, probed=False)
     table = scenario(entry, probed=False, number=301, cycles=5, churn=CHURN, transport=transport)
     one, two, four = (finished(table, threads=threads) for threads in (1, 2, 4))

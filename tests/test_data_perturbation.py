@@ -8,13 +8,15 @@ import pytest
 from helpers import ALPHA, at_cycle, finished, make_layer, make_raw, make_world, rows, simulation, tree
 from scipy import stats
 
-from golfsim import checkpoint, export, parallel
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.mechanisms import ROUNDING, Guarantee, RandomResponse
-from golfsim.problems import ScenarioError
-from golfsim.runner import guarantees, together
-from golfsim.scenario import Scenario
+from golfsim.cli import export
+from golfsim.core import threads
+from golfsim.core.errors import UserError
+from golfsim.privacy.mechanisms import ROUNDING, Guarantee, RandomResponse
+from golfsim.runs.single import guarantees, together
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
+from golfsim.sim.simulation import Simulation
 from protocols.data_perturbation import DataPerturbation
 
 MODES = ["per-class", "joint", "label+features"]
@@ -268,7 +270,7 @@ def test_a_flipped_label_changes_nothing_that_was_published():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_any_number_of_threads_publishes_the_same(monkeypatch, rng, mode):
-    monkeypatch.setattr(parallel, "SMALLEST_SHARE", 4)
+    monkeypatch.setattr(threads, "SMALLEST_SHARE", 4)
     raw = make_raw(unit_records(rng, [7, 0, 20, 30], 3), 3)
     one, three = (publish(raw, threads=threads, epsilon=1.0, mode=mode) for threads in (1, 3))
     assert one.z.tobytes() == three.z.tobytes()
@@ -394,7 +396,7 @@ def test_a_layer_of_somebody_elses_that_reads_raw_records_makes_the_sum_not_priv
     (tmp_path / "peeking.py").write_text(
         "from typing import Any\n"
         "from golfsim.protocol import Layer, LayerConfig, Protocol\n"
-        "from golfsim.records import Records\n"
+        "from golfsim.protocol.records import Records\n"
         "class Settings(LayerConfig):\n"
         "    records: Layer[Records[Any]]\n"
         "class Peeking(Protocol[Settings]):\n"

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from golfsim import datasets, fetch
-from golfsim.datasets import Dataset, cards, load, scaled
-from golfsim.errors import UserError
-from golfsim.settings import DataConfig
+from golfsim.core.errors import UserError
+from golfsim.core.settings import DataConfig
+from golfsim.data import fetch, loading
+from golfsim.data.loading import Dataset, cards, load, scaled
 
 HERE = Path(__file__).parent
 CHECKS = HERE.parents[1] / "shared" / "data"  # independent copies, where somebody keeps them beside the project
@@ -303,7 +303,7 @@ def test_a_damaged_bundle_is_told_and_not_used(tmp_path: Path, monkeypatch: pyte
     content = bytearray((fetch.data_folder() / "spambase.npz").read_bytes())
     content[5000] ^= 1
     (tmp_path / "spambase.npz").write_bytes(content)
-    monkeypatch.setattr(datasets, "data_folder", lambda: tmp_path)
+    monkeypatch.setattr(loading, "data_folder", lambda: tmp_path)
     wrong = error_of(set="spambase")
     assert "checksum" in wrong.what
     assert wrong.key == "data.set"
@@ -313,8 +313,8 @@ def test_a_damaged_bundle_is_told_and_not_used(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("change", [{"records": 4600}, {"features": 56}, {"counts": (2787, 1814)}])
 def test_what_was_read_is_held_against_the_card(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
     card = replace(cards()["spambase"], **change)  # type: ignore[arg-type]
-    monkeypatch.setattr(datasets, "card_of", lambda _: card)
-    monkeypatch.setattr(datasets, "_kept_sets", {})  # as in a new process
+    monkeypatch.setattr(loading, "card_of", lambda _: card)
+    monkeypatch.setattr(loading, "_kept_sets", {})  # as in a new process
     assert "damaged" in error_of(set="spambase").what
 
 
@@ -359,7 +359,7 @@ def test_every_card_tells_where_its_set_comes_from() -> None:
 
 def test_importing_datasets_is_cheap() -> None:
     heavy = "{'pandas', 'sklearn', 'scipy', 'requests', 'pyarrow'}"
-    code = f"import sys, golfsim.datasets; print({heavy} & set(sys.modules) or '')"
+    code = f"import sys, golfsim.data.loading; print({heavy} & set(sys.modules) or '')"
     done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 
@@ -376,7 +376,7 @@ def check_file(name: str) -> Path:
 
 def test_a9a_is_bit_for_bit_the_independent_copy() -> None:
     copy = np.load(check_file("a9a.npz"), allow_pickle=False)
-    raw = datasets._read_a9a(cards()["a9a"])
+    raw = loading._read_a9a(cards()["a9a"])
     for x, y, part in ((raw.x, raw.y, "train"), (raw.test_x, raw.test_y, "test")):
         assert x is not None
         assert np.array_equal(np.packbits(x.astype(bool), axis=1), copy[f"X_{part}"])
@@ -387,7 +387,7 @@ def test_a9a_is_bit_for_bit_the_independent_copy() -> None:
 @pytest.mark.parametrize(("name", "file"), [("spambase", "spambase.npz"), ("segmentation", "segment.npz")])
 def test_bundled_arrays_equal_the_independent_copy(name: str, file: str) -> None:
     copy = np.load(check_file(file), allow_pickle=False)
-    raw = datasets._read_arrays(cards()[name])
+    raw = loading._read_arrays(cards()[name])
     assert np.array_equal(raw.x, copy["X"])
     assert np.array_equal(raw.y, copy["y"])
 
@@ -657,8 +657,8 @@ def test_folds_and_test_together_are_refused() -> None:
 
 def test_generated_points_are_drawn_once_for_all_runs_that_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    draw = datasets.GENERATORS["separable"]
-    monkeypatch.setitem(datasets.GENERATORS, "separable", lambda *what: drawn.append(1) or draw(*what))
+    draw = loading.GENERATORS["separable"]
+    monkeypatch.setitem(loading.GENERATORS, "separable", lambda *what: drawn.append(1) or draw(*what))
     for run in (1, 2, 6):
         fold(run, set="separable", folds=5, test_seed=987654)
     assert len(drawn) == 1

@@ -22,12 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from golfsim import checkpoint, transport
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.runner import run as run_scenario
-from golfsim.scenario import Scenario
-from golfsim.transport import Mailbox
+from golfsim.core.errors import UserError
+from golfsim.network import transport
+from golfsim.network.transport import Mailbox
+from golfsim.runs.single import run as run_scenario
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
+from golfsim.sim.simulation import Simulation
 from protocols.golf import Golf
 from protocols.newscast import PEER, STAMP, Newscast
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from helpers import HERE, learning_tree, simulation, tree
 
-from golfsim import datasets, describe
-from golfsim.scenario import Scenario
+from golfsim.cli import preview
+from golfsim.data import loading
+from golfsim.scenario.model import Scenario
 
 PEERS = {"name": "peers", "use": "newscast", "view": 4}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -13,7 +14,7 @@ CHURN = {"kind": "rate", "leave": 0.3, "rejoin": 0.2}
 
 
 def described(table):
-    return describe.describe(Scenario.of(table, HERE))
+    return preview.describe(Scenario.of(table, HERE))
 
 
 @pytest.mark.parametrize("stop", [None, {"when": "learning.error.mean < 0.0"}])
@@ -21,7 +22,7 @@ def test_counts_are_those_of_the_run_by_the_users_numbers(stop):
     nodes = {"number": 30, "records": {"kind": "zipf", "exponent": 1.0}, "split": {"kind": "label-skew", "alpha": 0.3}}
     table = learning_tree(PEERS, GOLF, nodes=nodes, **({"stop": stop} if stop else {}))
     found, run = described(table), simulation(table)
-    data = datasets.load(run.scenario.data, run.seed, HERE)
+    data = loading.load(run.scenario.data, run.seed, HERE)
     assert found.nodes == 30
     assert found.classes == data.classes
     assert found.counts.shape == (30, 2)
@@ -46,7 +47,7 @@ def test_who_is_online_is_what_the_run_will_show():
 
 def test_text_says_the_figures():
     table = learning_tree(PEERS, GOLF, nodes={"number": 20, "records": 4}, cycles=5)
-    lines = describe.text(described(table)).splitlines()
+    lines = preview.text(described(table)).splitlines()
     assert lines[0] == "20 nodes"
     assert lines[1] == "80 training records; a node has 4"
     assert len(lines) == 8
@@ -58,8 +59,8 @@ def test_text_says_the_figures():
 
 def test_text_gives_quantiles_and_shares():
     counts = np.array([[1, 0], [2, 2], [0, 5], [0, 0]])
-    found = describe.Description(4, ("no", "yes"), counts, np.array([4, 2, 3]), np.array([4, 0, 1]))
-    text = describe.text(found)
+    found = preview.Description(4, ("no", "yes"), counts, np.array([4, 2, 3]), np.array([4, 0, 1]))
+    text = preview.text(found)
     assert "10 training records; a node has 0 … 5 (quartiles 0.75, 2.5, 4.25)" in text
     assert "no                      3                   2  0.00 … 1.00 (quartiles 0.25, 0.50, 0.75)" in text
     assert "yes                     7                   2  0.00 … 1.00 (quartiles 0.25, 0.50, 0.75)" in text
@@ -71,7 +72,7 @@ def test_text_gives_quantiles_and_shares():
 def test_a_network_without_data_is_described_by_who_is_online():
     found = described(tree(PEERS, nodes=15, cycles=4, churn={"kind": "crash", "at": 3, "number": 5}))
     assert found.counts.shape == (15, 0)
-    assert describe.text(found).splitlines() == [
+    assert preview.text(found).splitlines() == [
         "15 nodes",
         "online: 10 … 15 (quartiles 10, 12.5, 15) nodes over 4 cycles; at first 15",
         "comings: 0.00 nodes a cycle after the first",
@@ -82,7 +83,7 @@ def test_a_network_without_data_is_described_by_who_is_online():
 def test_one_node_one_cycle_no_records(cycles):
     found = described(learning_tree(PEERS, GOLF, nodes={"number": 1, "records": 0, "leave_out": True}, cycles=cycles))
     assert found.counts.tolist() == [[0, 0]]
-    assert "nan" not in describe.text(found)
+    assert "nan" not in preview.text(found)
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -90,7 +91,7 @@ def test_a_picture_is_drawn(tmp_path, suffix):
     nodes = {"number": 300, "records": {"kind": "lognormal", "sigma": 1.5}}
     data = {"set": "random", "train": 6000, "test": 10}
     found = described(learning_tree(PEERS, GOLF, data=data, nodes=nodes, churn=CHURN))
-    describe.save(found, tmp_path / f"picture.{suffix}")
+    preview.save(found, tmp_path / f"picture.{suffix}")
     assert (tmp_path / f"picture.{suffix}").stat().st_size > 2000
 
 
@@ -98,7 +99,7 @@ def test_the_picture_shows_classes_sizes_and_who_is_online():
     import matplotlib.pyplot as plt
 
     found = described(learning_tree(PEERS, GOLF, cycles=9, churn=CHURN))
-    figure = describe.draw(found)
+    figure = preview.draw(found)
     classes, sizes, online = figure.axes[:3]
     assert [text.get_text() for text in classes.get_xticklabels()] == list(found.classes)
     assert sum(bar.get_height() for bar in sizes.patches) == found.nodes
@@ -110,6 +111,6 @@ def test_the_picture_shows_classes_sizes_and_who_is_online():
 def test_without_data_the_picture_has_one_panel():
     import matplotlib.pyplot as plt
 
-    figure = describe.draw(described(tree(PEERS, nodes=5, cycles=3)))
+    figure = preview.draw(described(tree(PEERS, nodes=5, cycles=3)))
     assert len(figure.axes) == 1
     plt.close(figure)

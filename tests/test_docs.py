@@ -18,8 +18,8 @@ import pytest
 import typer
 from helpers import needs_jit
 
-from golfsim.cli import app
-from golfsim.scenario import Scenario
+from golfsim.cli.commands import app
+from golfsim.scenario.model import Scenario
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -175,11 +175,12 @@ def test_what_a_page_shows_is_compared_number_by_number(shown, printed, same):
 
 
 def test_the_scenario_reference_has_every_key_of_every_layer_and_table():
-    from golfsim import explain, manual, reference
+    from golfsim.cli import manual
+    from golfsim.scenario import catalogue, reference
 
     page = manual.text_of("scenarios")
-    entries = [entry for topic in explain.TOPICS.values() for entry in topic()]
+    entries = [entry for topic in catalogue.TOPICS.values() for entry in topic()]
     keys = {setting["name"] for entry in entries for setting in entry["settings"]}
     assert len(keys) > 100
     assert [name for name in keys if f"| `{name}` |" not in page] == []
-    assert [topic for topic in explain.TOPICS if topic not in reference.TITLES] == []
+    assert [topic for topic in catalogue.TOPICS if topic not in reference.TITLES] == []

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.sparse import csr_array
 
-from golfsim import rng
-from golfsim.ensemble import ballot, vote
-from golfsim.learner import classify
+from golfsim.core import rng
+from golfsim.learning.ensemble import ballot, vote
+from golfsim.protocol.learner import classify
 
 KEY = rng.key(1, "layer", "tie")
 

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from helpers import JIT, needs_jit
 
-from golfsim import erm, rng
-from golfsim.erm import Solver, descent, newton
-from golfsim.erm.newton import HUBER, LOGISTIC, Loss
-from golfsim.erm.nodes import Part, cross_validate
-from golfsim.errors import UserError
-from golfsim.records import Rows
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.learning import erm
+from golfsim.learning.erm import Solver, descent, newton
+from golfsim.learning.erm.newton import HUBER, LOGISTIC, Loss
+from golfsim.learning.erm.nodes import Part, cross_validate
+from golfsim.protocol.records import Rows
 
 KINDS = {"logistic": Loss(LOGISTIC, 0.5), "huber": Loss(HUBER, 0.5)}
 KEY = rng.key(1, "erm", "test")

@@ -9,10 +9,12 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
-from golfsim import completion, explain, protocol, scaffold
-from golfsim.overlay import Overlay
-from golfsim.protocol import Layer
-from golfsim.settings import Share
+from golfsim.cli import completion, scaffold
+from golfsim.core.settings import Share
+from golfsim.protocol import base
+from golfsim.protocol.base import Layer
+from golfsim.protocol.overlay import Overlay
+from golfsim.scenario import catalogue
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
@@ -36,7 +38,7 @@ QUICKSTART = (ROOT / "scenarios" / "quickstart.toml").read_text(encoding="utf-8"
     ],
 )
 def test_a_type_has_a_name_for_readers(annotation, name):
-    assert explain.type_name(annotation) == name
+    assert catalogue.type_name(annotation) == name
 
 
 def test_a_setting_has_name_type_bounds_default_and_meaning():
@@ -46,7 +48,7 @@ def test_a_setting_has_name_type_bounds_default_and_meaning():
         scale: tuple[str, ...] = ("l1", "l2")
         nothing: str | None = None
 
-    assert explain.settings_of(Table, {"nothing"}) == [
+    assert catalogue.settings_of(Table, {"nothing"}) == [
         {"name": "largeness", "type": "integer > 0 and < 7", "about": "how large", "required": True},
         {"name": "seed", "type": "integer ≥ 0", "about": "", "required": False, "default": 3},
         {"name": "scale", "type": "list of text", "about": "", "required": False, "default": ["l1", "l2"]},
@@ -54,12 +56,12 @@ def test_a_setting_has_name_type_bounds_default_and_meaning():
 
 
 def test_the_shell_completes_all_topics():
-    assert tuple(explain.TOPICS) == completion.TOPICS
+    assert tuple(catalogue.TOPICS) == completion.TOPICS
 
 
-@pytest.mark.parametrize("topic", explain.TOPICS)
+@pytest.mark.parametrize("topic", catalogue.TOPICS)
 def test_all_that_is_listed_is_explained(topic):
-    entries = explain.TOPICS[topic]()
+    entries = catalogue.TOPICS[topic]()
     assert entries
     for entry in entries:
         assert entry["about"], entry["name"]
@@ -68,15 +70,15 @@ def test_all_that_is_listed_is_explained(topic):
 
 
 def test_every_installed_protocol_is_listed_with_its_own_settings():
-    listed = {entry["name"]: {setting["name"] for setting in entry["settings"]} for entry in explain.protocols()}
-    assert listed.keys() == protocol.installed().keys()
+    listed = {entry["name"]: {setting["name"] for setting in entry["settings"]} for entry in catalogue.protocols()}
+    assert listed.keys() == base.installed().keys()
     assert "view" in listed["newscast"]
     assert "lambda" in listed["golf"]
     assert "every" not in listed["golf"]
 
 
 def test_data_sets_are_listed_with_their_sizes():
-    about = {entry["name"]: entry["about"] for entry in explain.datasets()}
+    about = {entry["name"]: entry["about"] for entry in catalogue.datasets()}
     assert "4601 records, 57 features, 2 classes" in about["spambase"]
     assert "golfsim data fetch mnist" in about["mnist"]
 

@@ -12,11 +12,12 @@ from helpers import HERE, JIT, assert_same_state, finished, learning_tree, needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golfsim import checkpoint, parallel
-from golfsim.engine import Simulation
-from golfsim.log import load
-from golfsim.runner import run as run_scenario
-from golfsim.scenario import Scenario
+from golfsim.core import threads
+from golfsim.runs.logs import load
+from golfsim.runs.single import run as run_scenario
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
+from golfsim.sim.simulation import Simulation
 
 PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
@@ -225,7 +226,7 @@ def test_whoever_is_offline_keeps_its_model_and_view(table):
 @few(40)
 @given(scenarios())
 def test_any_number_of_threads_gives_the_same_numbers(table):
-    with mock.patch.object(parallel, "SMALLEST_SHARE", 1):
+    with mock.patch.object(threads, "SMALLEST_SHARE", 1):
         one, two, three = (finished(table, threads=threads) for threads in (1, 2, 3))
     for other in (two, three):
         assert rows(one) == rows(other)
@@ -291,7 +292,7 @@ def test_with_every_fault_switched_on_any_number_of_threads_gives_the_same_log(g
     everything = EVERYTHING | {"transport": EVERYTHING["transport"] | {"delay": delay}}
     table = learning_tree(VIEWS | {"view": 10}, GOLF | golf, cycles=14, **everything)
     one, two, three = (finished(table, threads=threads) for threads in (1, 2, 3))
-    assert one.world.order.size > 2 * parallel.SMALLEST_SHARE, "large enough for threads to share the work"
+    assert one.world.order.size > 2 * threads.SMALLEST_SHARE, "large enough for threads to share the work"
     for other in (two, three):
         assert rows(one) == rows(other)
         assert_same_state(one, other)

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from golfsim import fetch as fetching
-from golfsim.datasets import cards, load
-from golfsim.errors import UserError
-from golfsim.fetch import Card, NotFetched, complete, copy_member, fetch, fetch_card, folder_of, unpickle_arrays
-from golfsim.settings import DataConfig
+from golfsim.core.errors import UserError
+from golfsim.core.settings import DataConfig
+from golfsim.data import fetch as fetching
+from golfsim.data.fetch import Card, NotFetched, complete, copy_member, fetch, fetch_card, folder_of, unpickle_arrays
+from golfsim.data.loading import cards, load
 
 
 class Server:
@@ -258,7 +258,7 @@ def test_only_the_head_of_susy_is_read(server: Server, monkeypatch: pytest.Monke
         np.testing.assert_array_equal(kept["x"], table[:500, 1:].astype(np.float32))
         np.testing.assert_array_equal(kept["y"], table[:500, 0])
     assert not list((folder.parent / "partial").iterdir())
-    monkeypatch.setattr("golfsim.datasets.card_of", lambda _: card)
+    monkeypatch.setattr("golfsim.data.loading.card_of", lambda _: card)
     assert load(DataConfig(set="susy"), 1, Path()).x.shape == (400, 18)
 
 

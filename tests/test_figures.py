@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
-from golfsim.errors import UserError
+from golfsim.core.errors import UserError
+from golfsim.core.settings import PlotConfig
 from golfsim.report import curves, figures, numbers, style
-from golfsim.settings import PlotConfig
 
 CYCLES = [1, 10, 100, 1000]
 STATISTICS = {"mean": 0.5, "q05": 0.4, "q95": 0.75}

@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from test_contract import CHURN, ENTRIES, FAULTS
 from test_contract import scenario as contract_tree
 
-from golfsim import batch, checkpoint, churn, readers
-from golfsim.errors import UserError
-from golfsim.explain import schema
-from golfsim.problems import ScenarioError
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.data import files
+from golfsim.network import churn
+from golfsim.runs import batch
+from golfsim.scenario.catalogue import schema
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
 
 PIECES = {
     "churn": [
@@ -318,7 +321,7 @@ def test_a_million_columns_are_refused_at_once(tmp_path, rows):
 def test_a_file_that_unfolds_to_more_than_there_is_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "d.npz", x=np.zeros((5000, 3)), y=np.zeros(5000))
     pd.DataFrame(np.zeros((5000, 3)), columns=list("abc")).to_parquet(tmp_path / "d.parquet")
-    monkeypatch.setattr(readers, "available", lambda: 20_000)  # more than the files have, less than what is in them
+    monkeypatch.setattr(files, "available", lambda: 20_000)  # more than the files have, less than what is in them
     for name in ("d.npz", "d.parquet"):
         assert (tmp_path / name).stat().st_size < 20_000
         tree = learning_from(name)

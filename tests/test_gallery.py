@@ -11,10 +11,10 @@ import pytest
 from helpers import HERE, finished, learning_tree, tree
 
 import golfsim
-from golfsim import runner
-from golfsim.log import noted
 from golfsim.report import Drawing, fitting
-from golfsim.scenario import Scenario
+from golfsim.runs import single
+from golfsim.scenario.model import Scenario
+from golfsim.sim.log import noted
 
 PEERS = {"name": "peers", "use": "newscast", "view": 4}
 LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -104,7 +104,7 @@ def swept():
     layers = [PEERS, PUBLISHED, LEARNING | {"records": "published"}]
     how = {"observe": {"every": 6, "attacks": ["label"]}, "runs": 3}
     sweep = {"published.epsilon": [1.0, 10.0], "learning.learner": ["pegasos", "logistic"]}
-    return runner.run(Scenario.of(learning_tree(*layers, data=DATA, sweep=sweep, **how), HERE))
+    return single.run(Scenario.of(learning_tree(*layers, data=DATA, sweep=sweep, **how), HERE))
 
 
 def test_a_sweep_of_single_cycles_gets_figures_of_its_end(swept):
@@ -146,7 +146,7 @@ def test_every_case_gets_its_confusion_matrix(tmp_path):
     observe = {"every": 1, "metrics": ["confusion"]}
     layers = (PEERS, PUBLISHED, LEARNING | {"records": "published"})
     keys = {"case": cases, "observe": observe, "data": DATA, "cycles": 3}
-    frame = runner.run(Scenario.of(learning_tree(*layers, **keys)), tmp_path)
+    frame = single.run(Scenario.of(learning_tree(*layers, **keys)), tmp_path)
     found = [d for d in fitting(frame) if d.name.startswith("confusion")]
     assert [d.title for d in found] == [f"Confusion matrix of learning, {case}" for case in ("private", "open")]
     for drawing in found:

@@ -7,10 +7,11 @@ import pytest
 from helpers import learning_tree, rows, tree
 
 import golfsim
-from golfsim import batch, given, store
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.runs import batch, store
+from golfsim.scenario import in_memory
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 UNIFORM = {"name": "peers", "use": "uniform"}
 GRAPH = {"name": "peers", "use": "static_overlay"}
@@ -20,7 +21,7 @@ GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     (tmp_path / "cache").mkdir()
-    monkeypatch.setattr(given, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(in_memory, "cache_folder", lambda: tmp_path / "cache")
 
 
 @pytest.fixture

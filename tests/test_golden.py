@@ -11,8 +11,8 @@ import pytest
 from helpers import HERE, needs_jit
 from test_contract import ENTRIES
 
-from golfsim.protocol import installed
-from golfsim.updates import LEARNERS
+from golfsim.learning.updates import LEARNERS
+from golfsim.protocol.base import installed
 
 EACH = pytest.mark.parametrize("name", golden.LOGS)
 X86 = platform.machine() in ("x86_64", "AMD64")

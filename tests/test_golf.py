@@ -19,9 +19,9 @@ from helpers import (
     tree,
 )
 
-from golfsim import datasets
-from golfsim.parallel import in_threads
-from golfsim.settings import DataConfig
+from golfsim.core.settings import DataConfig
+from golfsim.core.threads import in_threads
+from golfsim.data import loading
 from protocols.golf import Golf
 
 NODES, FEATURES, LAM = 9, 3, 0.1
@@ -161,7 +161,7 @@ DATA = {"set": "spambase", "scale": ["minmax", "l1"]}
 @cache
 def central_error(seed):
     """The test error of one Pegasos model after 200,000 steps, each with a random training record of the same split."""
-    data = datasets.load(DataConfig(set="spambase", scale=("minmax", "l1")), seed, HERE)
+    data = loading.load(DataConfig(set="spambase", scale=("minmax", "l1")), seed, HERE)
     x, y = data.x.astype(np.float64), np.where(data.y == 1, 1.0, -1.0)
     w, lam = np.zeros(x.shape[1]), 1e-4
     for t, r in enumerate(np.random.default_rng(1).integers(0, len(x), 200_000), 1):

@@ -23,12 +23,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from golfsim.errors import UserError
-from golfsim.ledger import HALVING, UNIFORM, Budget
-from golfsim.problems import ScenarioError
-from golfsim.records import Rows
-from golfsim.scenario import Scenario
-from golfsim.updates import L1, L2, LEARNERS, Noise, Rule, learn, learn_in_place, update
+from golfsim.core.errors import UserError
+from golfsim.learning.updates import L1, L2, LEARNERS, Noise, Rule, learn, learn_in_place, update
+from golfsim.privacy.ledger import HALVING, UNIFORM, Budget
+from golfsim.protocol.records import Rows
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
 from protocols.golf import Golf
 from protocols.gradient_perturbation import GradientPerturbation
 from protocols.random_walk import RandomWalk

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from golfsim.errors import UserError
+from golfsim.core.errors import UserError
+from golfsim.core.settings import PlotConfig
 from golfsim.report import figures, grids, numbers, style
-from golfsim.settings import PlotConfig
 
 
 @pytest.fixture(autouse=True)

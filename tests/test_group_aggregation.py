@@ -21,18 +21,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from golfsim import rng
-from golfsim.adversary import AdversaryConfig
-from golfsim.errors import UserError
-from golfsim.groups import NOBODY, join_over_views
-from golfsim.mechanisms import ROUNDING
-from golfsim.problems import ScenarioError
-from golfsim.records import Raw
-from golfsim.runner import guarantees
-from golfsim.scenario import Scenario
-from golfsim.secure_sum import FRACTION
-from protocols import group_aggregation
-from protocols.group_aggregation import FORMED, FREE, SENT, GroupAggregation
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.network.adversaries import AdversaryConfig
+from golfsim.privacy.mechanisms import ROUNDING
+from golfsim.privacy.secure_sum import FRACTION
+from golfsim.protocol.records import Raw
+from golfsim.runs.single import guarantees
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from protocols.group_aggregation import protocol
+from protocols.group_aggregation.groups import NOBODY, join_over_views
+from protocols.group_aggregation.protocol import FORMED, FREE, SENT, GroupAggregation
 from protocols.newscast import Newscast
 from protocols.regularised_erm import RegularisedErm
 from protocols.static_overlay import StaticOverlay
@@ -767,7 +767,7 @@ def test_what_shows_only_with_the_data_is_refused_too(monkeypatch):
     assert "a group of 9 cannot form among 8 nodes" in refused(number=8, group=9)
     assert "has noisy models already" in refused(local={"noise": "output", "epsilon": 1.0})
     assert "L2 length" in refused(data=SEGMENTATION | {"scale": ["minmax"]})
-    monkeypatch.setattr(group_aggregation, "available", lambda: 100)
+    monkeypatch.setattr(protocol, "available", lambda: 100)
     assert "set a cap, or let a node take part less often" in refused()
 
 

@@ -12,7 +12,7 @@ import pytest
 from helpers import finished, needs_jit, tree
 from threadpoolctl import threadpool_limits
 
-from golfsim.parallel import in_threads
+from golfsim.core.threads import in_threads
 
 pytestmark = [needs_jit, pytest.mark.slow]
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_privacy_audit import ERROR
 
-from golfsim import rng as counters
-from golfsim.auditing.bounds import limits
-from golfsim.errors import UserError
-from golfsim.histograms import (
+from golfsim.audit.bounds import limits
+from golfsim.core import rng as counters
+from golfsim.core.errors import UserError
+from protocols.anonml.histograms import (
     KINDS,
     Perturbation,
     Reports,

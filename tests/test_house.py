@@ -81,19 +81,19 @@ def imported(path):
 
 def test_golfsim_imports_nothing_of_the_protocols():
     ours = {path: set(imported(path)) for path in SOURCES if (ROOT / "golfsim") in path.parents}
-    assert any("golfsim.errors" in names for names in ours.values())
+    assert any("golfsim.core.errors" in names for names in ours.values())
     assert [str(path) for path, names in ours.items() if any(n.split(".")[0] == "protocols" for n in names)] == []
 
 
-# What numpy and BLAS compute by code that they choose by the processor; `golfsim.maths` has the same bits everywhere.
+# What numpy and BLAS compute by code that they choose by the processor; `golfsim.core.maths` does not.
 BY_PROCESSOR = {
     "dot", "matmul", "einsum", "inner", "vdot", "tensordot", "linalg", "convolve", "correlate",
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "power", "float_power", "cbrt",
     "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh",
 }  # fmt: skip
 AFTERWARDS = {"bench", "report", "compare", "comparing", "audit", "auditing"}  # computed from logs, or only timed
-ALLOWED = {"topology.py: rows @ graph"}  # whole numbers
-DISTINCT = {"transport.py", "observers.py", "describe.py", "topology.py", "votes.py"}  # they sort distinct keys
+ALLOWED = {"overlay_stats.py: rows @ graph"}  # whole numbers
+DISTINCT = {"transport.py", "observers.py", "preview.py", "overlay_stats.py", "votes.py"}  # they sort distinct keys
 
 
 def by_processor(path):
@@ -116,3 +116,27 @@ def test_no_logged_value_depends_on_code_that_a_library_chooses_by_the_processor
 def test_no_kernel_lets_the_compiler_reorder_sums():
     assert len(SOURCES) > 100
     assert [str(path) for path in SOURCES if "fastmath" in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_ledger_is_the_only_door_to_a_record_s_budget():
+    """Only `golfsim/privacy/ledger.py` writes the visits of a ledger or of a budget in a kernel."""
+    writers = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names = [ast.unparse(target) for target in targets if isinstance(target, ast.Subscript)]
+            writers += [path.name for name in names if "ledger.visits" in name or "budget.visits" in name]
+    assert set(writers) == {"ledger.py"}
+
+
+def test_a_run_loads_neither_anonml_nor_the_course_unless_it_uses_them(tmp_path):
+    code = (
+        "import sys, golfsim\n"
+        f"scenario = golfsim.Scenario.load({str(ROOT / 'scenarios' / 'quickstart.toml')!r}, {{'cycles': 1}})\n"
+        "golfsim.Simulation(scenario)\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "protocols.golf" in loaded
+    assert [name for name in loaded if name.startswith(("protocols.anonml", "golfsim.data.course"))] == []

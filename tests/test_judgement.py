@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from helpers import finished, learning_tree
 
-from golfsim.errors import UserError
+from golfsim.core.errors import UserError
 from golfsim.report import judgement, numbers, scatter
-from golfsim.scenario import Scenario
+from golfsim.scenario.model import Scenario
 
 
 @pytest.fixture(autouse=True)

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from helpers import needs_jit
 
-from golfsim import kernels
-from golfsim.places import user_cache
+from golfsim.core import kernels, provenance
+from golfsim.core.paths import user_cache
 
 CALLER = """
 from callee import twice
-from golfsim.kernels import kernel
+from golfsim.core.kernels import kernel
 
 @kernel
 def caller(x):
     return twice(x) + 1
 """
 CALLEE = """
-from golfsim.kernels import kernel
+from golfsim.core.kernels import kernel
 
 @kernel
 def twice(x):
@@ -123,15 +123,16 @@ def test_the_folder_changes_with_names_and_contents_of_the_sources(tmp_path, mon
 def test_our_own_sources_are_in_the_hash_of_every_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "cache"))
     ours = tmp_path / "golfsim"
-    (ours / "inner").mkdir(parents=True)
-    (ours / "inner" / "module.py").write_text("1")
-    monkeypatch.setattr(kernels, "ROOTS", (ours,))
+    (ours / "core").mkdir(parents=True)
+    (ours / "core" / "module.py").write_text("1")
+    for module in (kernels, provenance):
+        monkeypatch.setattr(module, "ROOTS", (ours, tmp_path / "protocols"))
     mine = tmp_path / "mine"
     mine.mkdir()
     try:
-        before = fresh_folder(ours / "inner" / "module.py"), fresh_folder(mine / "a.py")
-        (ours / "inner" / "module.py").write_text("2")
-        after = fresh_folder(ours / "inner" / "module.py"), fresh_folder(mine / "a.py")
+        before = fresh_folder(ours / "core" / "module.py"), fresh_folder(mine / "a.py")
+        (ours / "core" / "module.py").write_text("2")
+        after = fresh_folder(ours / "core" / "module.py"), fresh_folder(mine / "a.py")
         assert before[0] != after[0]
         assert before[1] != after[1]
     finally:
@@ -156,7 +157,7 @@ def test_folders_that_nobody_used_for_a_month_are_removed(tmp_path, monkeypatch)
 
 @needs_jit
 def test_a_kernel_releases_the_gil_divides_as_numpy_does_and_takes_sums_as_written():
-    from golfsim.simd import dot
+    from golfsim.core.simd import dot
 
     assert dot.targetoptions["nogil"]
     assert dot.targetoptions["error_model"] == "numpy"
@@ -203,7 +204,7 @@ def test_without_a_home_the_cache_is_a_private_folder_among_the_temporary_files(
         user_cache()
 
 
-TARGET = "from golfsim.kernels import TARGET, kernel; print(TARGET.replace(' ', '_'))"
+TARGET = "from golfsim.core.kernels import TARGET, kernel; print(TARGET.replace(' ', '_'))"
 BASELINE = {"x86_64": "x86-64-v3"}.get(platform.machine(), "generic")
 
 
@@ -224,9 +225,9 @@ def test_kernels_are_compiled_for_the_same_processor_everywhere_unless_asked_oth
 @needs_jit
 def test_the_target_is_that_of_the_code_and_not_of_this_processor(tmp_path):
     script = """
-import golfsim.rng
-golfsim.rng.permutation(1, 1, 10)
-codegen = golfsim.rng._shuffle.targetctx.codegen()
+import golfsim.core.rng
+golfsim.core.rng.permutation(1, 1, 10)
+codegen = golfsim.core.rng._shuffle.targetctx.codegen()
 print(codegen._get_host_cpu_name(), repr(codegen._tm_features))
 """
     assert target(tmp_path, script, GOLFSIM_CPU="").split() == [BASELINE, "''"]
@@ -239,7 +240,7 @@ def test_a_program_that_has_compiled_before_keeps_its_compiler_and_that_is_recor
 
 
 def test_a_run_records_what_it_was_compiled_for():
-    from golfsim.log import about_this_machine
+    from golfsim.core.provenance import about_this_machine
 
     assert about_this_machine()["compiled_for"] == kernels.TARGET
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim.ledger import HalvingSchedule, Ledger, UniformSchedule, may_visit, spend
+from golfsim.privacy.ledger import HalvingSchedule, Ledger, UniformSchedule, may_visit, spend
 
 SCHEDULES = st.one_of(st.just(("halving",)), st.tuples(st.just("uniform"), st.integers(1, 6)))
 
@@ -128,3 +128,19 @@ def test_visits_are_integers_and_are_the_whole_state():
 def test_what_kernels_spend_is_what_the_ledger_shows():
     book = ledger(("uniform", 3), 1.0, 2)
     assert np.shares_memory(book.budget.visits, book.visits)
+
+
+def test_a_charge_tells_who_was_charged_and_stops_at_the_budget():
+    book = Ledger(UniformSchedule(kind="uniform", visits=2), 1.0, 4)
+    assert book.charge(np.array([0, 1])).tolist() == [True, True]
+    assert book.charge(np.array([1, 2])).tolist() == [True, True]
+    assert book.charge(np.array([1, 3])).tolist() == [False, True]
+    assert book.visits.tolist() == [1, 2, 1, 1]
+    assert book.left(np.arange(4)).tolist() == [True, False, True, True]
+
+
+def test_nobody_is_charged_twice_in_one_call():
+    book = Ledger(UniformSchedule(kind="uniform", visits=5), 1.0, 4)
+    with pytest.raises(ValueError, match="charged twice"):
+        book.charge(np.array([1, 1]))
+    assert not book.visits.any()

@@ -19,9 +19,9 @@ import json, resource, sys
 limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 from golfsim import need
-from golfsim.engine import Simulation
-from golfsim.memory import most_used
-from golfsim.scenario import Scenario
+from golfsim.sim.simulation import Simulation
+from golfsim.core.memory import most_used
+from golfsim.scenario.model import Scenario
 scenario = Scenario.of(json.loads(sys.argv[2]))
 foreseen = need._carried_on(scenario, need.Size.of(scenario).nodes, 1, False)
 run = Simulation(scenario)

@@ -9,8 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import golfsim
-from golfsim.errors import UserError
-from golfsim.log import COLUMNS, Log, about_this_machine, load, write_whole
+from golfsim.core.errors import UserError
+from golfsim.core.files import write_whole
+from golfsim.core.provenance import about_this_machine
+from golfsim.runs.logs import load
+from golfsim.sim.log import COLUMNS, Log
 
 
 def small_log(run=1, seed=7):

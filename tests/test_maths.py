@@ -9,9 +9,9 @@ from helpers import JIT, needs_jit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim import maths
-from golfsim.kernels import kernel
-from golfsim.simd import dot, dot_between
+from golfsim.core import maths
+from golfsim.core.kernels import kernel
+from golfsim.core.simd import dot, dot_between
 
 FEW_ULPS = 4 * np.finfo(np.float64).eps
 

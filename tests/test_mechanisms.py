@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from golfsim import rng
-from golfsim.maths import log
-from golfsim.mechanisms import (
+from golfsim.core import rng
+from golfsim.core.maths import log
+from golfsim.privacy.mechanisms import (
     PQ,
     GammaNorm,
     Guarantee,

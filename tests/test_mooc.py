@@ -9,13 +9,16 @@ import pandas as pd
 import pytest
 from helpers import HERE, tree
 
-from golfsim import describe, log, mooc, pipeline, runner
-from golfsim.datasets import cards, load
-from golfsim.errors import UserError
-from golfsim.pipeline import Dataset
+from golfsim.cli import preview
+from golfsim.core.errors import UserError
+from golfsim.core.settings import DataConfig
+from golfsim.data.course import generated, pipeline
+from golfsim.data.course.pipeline import Dataset
+from golfsim.data.loading import cards, load
 from golfsim.report import figures
-from golfsim.scenario import Scenario
-from golfsim.settings import DataConfig
+from golfsim.runs import logs, single
+from golfsim.scenario.model import Scenario
+from golfsim.sim import log
 
 mpl.use("Agg")
 
@@ -26,21 +29,21 @@ def get(seed=1, **settings):
 
 @pytest.fixture(scope="module")
 def events():
-    return mooc.event_log(1500, 7)
+    return generated.event_log(1500, 7)
 
 
 # The log
 
 
 def test_the_log_is_a_function_of_the_seed():
-    one, again, other = (mooc.event_log(30, seed).frame() for seed in (1, 1, 2))
+    one, again, other = (generated.event_log(30, seed).frame() for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(one, again)
     assert not one.equals(other)
 
 
 def test_events_lie_in_the_course_and_have_what_belongs_to_their_kind(events):
-    weeks = (events.times - mooc.START) / mooc.WEEK
-    assert (weeks.min() >= 0, weeks.max() < mooc.WEEKS) == (True, True)
+    weeks = (events.times - generated.START) / generated.WEEK
+    assert (weeks.min() >= 0, weeks.max() < generated.WEEKS) == (True, True)
     has = {"page": "seconds", "video": "seconds", "forum": "characters", "submission": "grade"}
     for kind, name in has.items():
         own = events.where("kind", kind)
@@ -49,14 +52,14 @@ def test_events_lie_in_the_course_and_have_what_belongs_to_their_kind(events):
             assert np.isfinite(own[field]).all() == (field == name), (kind, field)
     handed_in = events.where("kind", "submission")
     assert (handed_in["grade"].min() >= 0, handed_in["grade"].max() <= 1) == (True, True)
-    week = (handed_in.times - mooc.START) // mooc.WEEK
-    assert (handed_in["problem"] // mooc.PROBLEMS == week).all(), "a problem is handed in during its own week"
+    week = (handed_in.times - generated.START) // generated.WEEK
+    assert (handed_in["problem"] // generated.PROBLEMS == week).all(), "a problem is handed in during its own week"
 
 
-@pytest.mark.parametrize("feature", [mooc.night_share, mooc.weekend_share])
+@pytest.mark.parametrize("feature", [generated.night_share, generated.weekend_share])
 def test_students_have_hours_of_their_own_that_they_keep_to(events, feature):
     pages = events.where("kind", "page")
-    odd = (pages.times - mooc.START) // mooc.WEEK % 2 == 1
+    odd = (pages.times - generated.START) // generated.WEEK % 2 == 1
     busy = [
         own for own in zip(pages._taken(odd).each(), pages._taken(~odd).each(), strict=True) if min(map(len, own)) > 30
     ]
@@ -66,7 +69,7 @@ def test_students_have_hours_of_their_own_that_they_keep_to(events, feature):
 
 
 def test_those_who_did_little_in_a_week_are_more_likely_to_be_gone_in_the_next(events):
-    table = events.frame().assign(week=lambda frame: (frame["time"] - mooc.START) // mooc.WEEK)
+    table = events.frame().assign(week=lambda frame: (frame["time"] - generated.START) // generated.WEEK)
     counts = table.groupby(["entity", "week"]).size().unstack(fill_value=0)
     last = counts.apply(lambda row: row.to_numpy().nonzero()[0].max(), axis=1)
     there = counts[last >= 3]
@@ -78,13 +81,13 @@ def test_those_who_did_little_in_a_week_are_more_likely_to_be_gone_in_the_next(e
 
 def test_a_course_without_students_is_refused():
     with pytest.raises(UserError, match="a course of 0 students"):
-        mooc.event_log(0, 1)
+        generated.event_log(0, 1)
 
 
-@pytest.mark.parametrize(("name", "pipeline"), [("log.csv", mooc.CSV), ("log.JSONL", mooc.JSON_LINES)])
+@pytest.mark.parametrize(("name", "pipeline"), [("log.csv", generated.CSV), ("log.JSONL", generated.JSON_LINES)])
 def test_the_raw_log_gives_the_same_matrix_through_the_importers(tmp_path, name, pipeline):
-    written = mooc.write_log(tmp_path / name, 150, 4)
-    expected, found = pipeline.matrix(mooc.event_log(150, 4)), pipeline.run(tmp_path / name)
+    written = generated.write_log(tmp_path / name, 150, 4)
+    expected, found = pipeline.matrix(generated.event_log(150, 4)), pipeline.run(tmp_path / name)
     assert found.x.tobytes() == expected.x.tobytes() == pipeline.matrix(written).x.tobytes()
     assert found.y.tobytes() == expected.y.tobytes()
     assert found.entities == expected.entities
@@ -93,7 +96,7 @@ def test_the_raw_log_gives_the_same_matrix_through_the_importers(tmp_path, name,
 
 def test_a_raw_form_that_does_not_exist_is_told(tmp_path):
     with pytest.raises(UserError, match=r"cannot tell the format of .*log\.txt") as caught:
-        mooc.write_log(tmp_path / "log.txt", 10, 1)
+        generated.write_log(tmp_path / "log.txt", 10, 1)
     assert "csv" in caught.value.hint
 
 
@@ -101,24 +104,24 @@ def test_a_raw_form_that_does_not_exist_is_told(tmp_path):
 
 
 def at(week, student="a"):
-    return pipeline.Event(student, {"kind": "page", "seconds": 1.0}, mooc.START + (week - 0.5) * mooc.WEEK)
+    return pipeline.Event(student, {"kind": "page", "seconds": 1.0}, generated.START + (week - 0.5) * generated.WEEK)
 
 
 @pytest.mark.parametrize(
     ("weeks", "label"), [((1, 5), None), ((6,), 1.0), ((1, 9), 1.0), ((1, 10), 0.0), ((12,), 0.0), ((5, 7), 1.0)]
 )
 def test_who_is_there_in_week_6_is_an_example_and_who_is_not_from_week_10_on_has_dropped_out(weeks, label):
-    assert mooc.dropped_out(Dataset.of_events(mooc.FIELDS, map(at, weeks))) == label
+    assert generated.dropped_out(Dataset.of_events(generated.FIELDS, map(at, weeks))) == label
 
 
 def test_there_are_13_features_and_the_card_bounds_each_of_them():
     card = cards()["mooc"]
-    assert mooc.FEATURIZER.names == tuple(card.bounds)
-    assert len(mooc.FEATURIZER.names) == card.features == 13
+    assert generated.FEATURIZER.names == tuple(card.bounds)
+    assert len(generated.FEATURIZER.names) == card.features == 13
 
 
 def test_the_bounds_that_hold_by_definition_are_never_exceeded(events):
-    frame = mooc.CSV.matrix(events).frame()
+    frame = generated.CSV.matrix(events).frame()
     unlimited = {"page_clicks", "video_hours", "submissions", "forum_posts", "forum_characters"}
     for name, (low, high) in cards()["mooc"].bounds.items():
         assert frame[name].min() >= low, name
@@ -145,27 +148,27 @@ def test_dropout_can_be_predicted_well_but_not_perfectly_as_the_card_says():
 def test_as_many_records_as_are_asked_for_are_generated(settings, sizes):
     data = get(**settings)
     assert (len(data.y), len(data.test_y)) == sizes
-    assert data.features == mooc.FEATURIZER.names
+    assert data.features == generated.FEATURIZER.names
     assert data.classes == ("stays", "drops out")
 
 
 def test_when_too_few_students_stay_more_are_drawn(monkeypatch):
-    stay, label = itertools.count(), mooc.dropped_out
+    stay, label = itertools.count(), generated.dropped_out
     few = lambda own: label(own) if next(stay) % 4 == 0 else None  # noqa: E731
-    instancer = pipeline.Instancer(few, until=mooc.CUT)
-    monkeypatch.setattr(mooc, "CSV", pipeline.Pipeline(mooc.CSV.importer, instancer, mooc.FEATURIZER))
-    x, y = mooc._records.__wrapped__(200, 1)
+    instancer = pipeline.Instancer(few, until=generated.CUT)
+    monkeypatch.setattr(generated, "CSV", pipeline.Pipeline(generated.CSV.importer, instancer, generated.FEATURIZER))
+    x, y = generated._records.__wrapped__(200, 1)
     assert (x.shape, y.shape) == ((200, 13), (200,))
 
 
 def test_the_same_records_are_generated_once_and_nobody_can_change_them():
     first = get(5, train=40, test=20)
-    made = mooc._records.cache_info().misses
+    made = generated._records.cache_info().misses
     again = get(5, train=40, test=20, scale=("minmax",))
-    assert mooc._records.cache_info().misses == made
+    assert generated._records.cache_info().misses == made
     assert np.array_equal(first.y, again.y)
     assert not np.array_equal(get(6, train=40, test=20).x, first.x)
-    x, _ = mooc._records(60, 1)
+    x, _ = generated._records(60, 1)
     with pytest.raises(ValueError, match="read-only"):
         x[0, 0] = 1
 
@@ -191,7 +194,7 @@ def said(ax):
 @pytest.fixture(scope="module")
 def swept():
     """The log of a sweep over data sets, in which one is generated in place of another."""
-    return runner.run(scenario(sweep={"data.set": ["random", "mooc"], "cycles": [2, 3]}))
+    return single.run(scenario(sweep={"data.set": ["random", "mooc"], "cycles": [2, 3]}))
 
 
 @pytest.mark.parametrize(
@@ -208,11 +211,11 @@ def test_every_figure_says_that_the_course_is_generated(swept, draw):
 
 
 def test_a_log_that_was_written_and_loaded_still_says_so(tmp_path):
-    runner.run(scenario(runs=2), tmp_path)
-    assert "mooc: generated data" in said(figures.convergence(log.load(tmp_path)))
-    runner.run(scenario("random"), tmp_path / "other")
-    assert said(figures.convergence(log.load(tmp_path / "other"))) == ""
-    assert "mooc: generated data" in log.note_of(log.load(tmp_path, tmp_path / "other"))
+    single.run(scenario(runs=2), tmp_path)
+    assert "mooc: generated data" in said(figures.convergence(logs.load(tmp_path)))
+    single.run(scenario("random"), tmp_path / "other")
+    assert said(figures.convergence(logs.load(tmp_path / "other"))) == ""
+    assert "mooc: generated data" in log.note_of(logs.load(tmp_path, tmp_path / "other"))
 
 
 def test_a_picture_of_an_axes_of_the_users_own_says_so_and_keeps_its_title(swept):
@@ -225,7 +228,7 @@ def test_a_picture_of_an_axes_of_the_users_own_says_so_and_keeps_its_title(swept
 
 
 def test_the_description_of_a_scenario_says_so_too():
-    figure = describe.draw(describe.describe(scenario()))
+    figure = preview.draw(preview.describe(scenario()))
     assert "mooc: generated data" in figure.get_suptitle()
     mpl.pyplot.close(figure)
 

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_contract import DATA, ENTRIES, accepted, scenario
 
-from golfsim import batch, estimate, memory, need
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.problems import ScenarioError
-from golfsim.scenario import Scenario
+from golfsim.core import memory
+from golfsim.core.errors import UserError
+from golfsim.runs import batch, dry_run, memory_forecast
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 NEWSCAST = {"name": "peers", "use": "newscast", "view": 20}
 LARGER = 6000
@@ -47,9 +48,9 @@ def test_what_small_networks_need_tells_what_a_large_one_needs(name, delayed, mo
     transport = accepted(entry, probed=False) if delayed else {}
     if delayed and "delay" not in transport:
         pytest.skip("accepts no delay")
-    monkeypatch.setattr(need, "used", lambda: 0)
+    monkeypatch.setattr(memory_forecast, "used", lambda: 0)
     table = scenario(entry, probed=False, number=LARGER, cycles=3, transport=transport)
-    foreseen = need._carried_on(Scenario.of(table, HERE), LARGER, 1, False)
+    foreseen = memory_forecast._carried_on(Scenario.of(table, HERE), LARGER, 1, False)
     assert foreseen == pytest.approx(peak(table), rel=SHARE)
 
 
@@ -72,7 +73,7 @@ def test_a_line_and_a_parabola_are_carried_on_also_where_reading_the_data_hides_
         tried.append(nodes)
         return max(needed(nodes), needed(hidden * few) if hidden else 0)
 
-    found = need.carried_on(peak, few, nodes)
+    found = memory_forecast.carried_on(peak, few, nodes)
     last = max(tried) // 4
     lost = bend and needed(4 * last) - needed(2 * last) <= 2.4 * (needed(2 * last) - needed(last))  # hardly bent as yet
     assert lost or found == pytest.approx(needed(nodes), rel=0.02)
@@ -83,21 +84,22 @@ def test_what_stops_growing_is_seen_before_a_run_is_refused():
     def peak(nodes):
         return 10**6 + 30 * nodes + 200 * min(nodes, 4000)
 
-    assert need.carried_on(peak, 1000, 64_000) > 3 * peak(64_000)
-    assert need.carried_on(peak, 1000, 64_000, enough=2 * peak(64_000)) == pytest.approx(peak(64_000), rel=0.01)
+    assert memory_forecast.carried_on(peak, 1000, 64_000) > 3 * peak(64_000)
+    enough = memory_forecast.carried_on(peak, 1000, 64_000, enough=2 * peak(64_000))
+    assert enough == pytest.approx(peak(64_000), rel=0.01)
 
 
 def test_what_needs_little_is_not_measured(monkeypatch):
-    monkeypatch.setattr(need, "_carried_on", None)
-    assert need.predicted(Scenario.of(tree(NEWSCAST, nodes=1000), HERE)) is None
+    monkeypatch.setattr(memory_forecast, "_carried_on", None)
+    assert memory_forecast.predicted(Scenario.of(tree(NEWSCAST, nodes=1000), HERE)) is None
 
 
 @pytest.fixture
 def little(monkeypatch):
     """So much memory that a run of a thousand nodes does not fit."""
-    monkeypatch.setattr(need, "available", lambda: 100_000)
-    monkeypatch.setattr(estimate, "available", lambda: 100_000)
-    monkeypatch.setattr(need, "used", lambda: 10)
+    monkeypatch.setattr(memory_forecast, "available", lambda: 100_000)
+    monkeypatch.setattr(dry_run, "available", lambda: 100_000)
+    monkeypatch.setattr(memory_forecast, "used", lambda: 10)
 
 
 def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
@@ -107,15 +109,15 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
 
 
 def test_a_dry_run_tells_that_it_does_not_fit_and_tries_nothing(little, tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "try_out", None)
-    told = estimate.text(estimate.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.How()))
+    monkeypatch.setattr(dry_run, "try_out", None)
+    told = dry_run.text(dry_run.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.How()))
     assert "needs about" in told
     assert "97.7 KiB available: it would be refused" in told
 
 
 def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(need, "predicted", lambda *_: 40)
-    monkeypatch.setattr(need, "available", lambda: 100)
+    monkeypatch.setattr(memory_forecast, "predicted", lambda *_: 40)
+    monkeypatch.setattr(memory_forecast, "available", lambda: 100)
     monkeypatch.setattr(batch, "cores", lambda: 3)
     scenario = Scenario.of(tree(NEWSCAST, nodes=5, cycles=1, runs=3), HERE)
     with pytest.raises(UserError, match="3 workers do not fit into memory, 2 do\n    --workers 2"):
@@ -124,16 +126,16 @@ def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_ask
 
 
 def test_more_nodes_than_any_memory_holds_are_refused_at_once():
-    found = need.predicted(Scenario.of(tree(NEWSCAST, nodes=2**31 - 1), HERE))
+    found = memory_forecast.predicted(Scenario.of(tree(NEWSCAST, nodes=2**31 - 1), HERE))
     assert found is None or found > 2**35
 
 
 def test_data_that_nodes_share_out_is_made_smaller_with_them():
     table = scenario(ENTRIES["golf"], number=4000)
-    small = need._smaller(Scenario.of(table, HERE), 4000, 500)
+    small = memory_forecast._smaller(Scenario.of(table, HERE), 4000, 500)
     assert small.data.train == 1000
     repeated = table | {"nodes": {"records": 2, "number": 4000, "repeat": True}, "data": DATA | {"train": 100}}
-    small = need._smaller(Scenario.of(repeated, HERE), 4000, 500)
+    small = memory_forecast._smaller(Scenario.of(repeated, HERE), 4000, 500)
     assert (small.nodes.number, small.data.train) == (500, 100)
 
 
@@ -148,7 +150,7 @@ def test_limits_of_the_process_and_of_its_group_count(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
 def test_the_most_memory_a_process_held_is_its_own_and_not_that_of_who_started_it():
-    code = "from golfsim.memory import most_used; held = bytearray(2**27); del held; print(most_used())"
+    code = "from golfsim.core.memory import most_used; held = bytearray(2**27); del held; print(most_used())"
     command = [sys.executable, "-c", code]
     ours = np.ones(2**26)  # half a GiB
     told = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

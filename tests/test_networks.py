@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from golfsim.errors import UserError
-from golfsim.log import noted
+from golfsim.core.errors import UserError
 from golfsim.report import networks
+from golfsim.sim.log import noted
 
 
 @pytest.fixture(autouse=True)

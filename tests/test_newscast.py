@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components, shortest_path
 
-from golfsim import rng as draws
-from golfsim.transport import EVERYWHERE
+from golfsim.core import rng as draws
+from golfsim.network.transport import EVERYWHERE
 from protocols.newscast import Newscast, choose_from_views, exchange, random_views, room
 
 KEY = draws.key(1, "peers", "exchange")

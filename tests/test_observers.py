@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from golfsim.errors import UserError
-from golfsim.learner import Learner, classify
-from golfsim.observers import CHUNK, Due, Observer, TestSet, auc, confusion, f1, predict, roc, summary
-from golfsim.protocol import LayerConfig
-from golfsim.settings import ObserveConfig
+from golfsim.core.errors import UserError
+from golfsim.core.settings import ObserveConfig
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.learner import Learner, classify
+from golfsim.sim.observers import CHUNK, Due, Observer, TestSet, auc, confusion, f1, predict, roc, summary
 
 CASES = st.tuples(st.integers(0, 10**6), st.sampled_from([2, 3, 5]), st.integers(5, 40), st.integers(1, 4))
 

@@ -16,10 +16,12 @@ import pandas as pd
 import pytest
 from helpers import learning_tree
 
-from golfsim import cli, compare, results, runner
+from golfsim.cli import commands
+from golfsim.compare import comparison
 from golfsim.report import Drawing, page, sections
-from golfsim.scenario import Scenario
-from golfsim.store import Store
+from golfsim.runs import results, single
+from golfsim.runs.store import Store
+from golfsim.scenario.model import Scenario
 
 HOSTILE = "<script>alert(1)</script> \"quoted\" 'single' </script><img src=x onerror=alert(2)> {{ 7*7 }} ü ☃ $\\frac{$"
 NAME = f"A study {HOSTILE}"
@@ -44,7 +46,7 @@ def scenario(**tables):
 def folder(tmp_path_factory):
     """Results of two cases at two sizes, three runs each; then one more run that is made out to have failed."""
     place = tmp_path_factory.mktemp("pages") / "study"
-    made = runner.run(Scenario.of(scenario()), place)
+    made = single.run(Scenario.of(scenario()), place)
     assert made["seed"].nunique() == 3
     told = Store(place)
     entry = next(iter(told.entries().values()))
@@ -105,7 +107,7 @@ def test_each_strategy_has_its_guarantee(reader):
 
 def test_a_guarantee_that_depends_on_a_key_is_told_for_each_of_its_values(tmp_path):
     values = {"sweep": {"published.epsilon": [1.0, 8.0], "data.train": [40, 60]}, "case": [], "runs": 1, "cycles": 2}
-    runner.run(Scenario.of(scenario(**values)), tmp_path)
+    single.run(Scenario.of(scenario(**values)), tmp_path)
     promises = [p for p in sections.guarantees(results.find([tmp_path]), None) if p.layer == "published"]
     assert [(p.guarantee, p.where) for p in promises] == [
         ("ε = 1 per record, proven", "published.epsilon = 1"),
@@ -171,13 +173,13 @@ def test_data_behind_figures_can_be_taken_away(reader, folder):
 
 def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
     one = {"sweep": {}, "case": [], "cycles": 10, "runs": 6}
-    runner.run(Scenario.of(scenario(**one)), tmp_path / "private")
+    single.run(Scenario.of(scenario(**one)), tmp_path / "private")
     protocols = [PEERS, GOLF | {"records": "raw"}]
-    runner.run(Scenario.of(scenario(**one, protocol=protocols)), tmp_path / "open")
+    single.run(Scenario.of(scenario(**one, protocol=protocols)), tmp_path / "open")
     folders = [str(tmp_path / "private"), str(tmp_path / "open")]
     monkeypatch.setattr(sys, "argv", ["golfsim", "compare", *folders, "--json"])
     with pytest.raises(SystemExit, match="0"):
-        cli.main()
+        commands.main()
     found = json.loads(capsys.readouterr().out)
     assert found["by"] == "results"
     assert set(found["strategies"]) == {"private", "open"}
@@ -187,7 +189,7 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
         sys, "argv", ["golfsim", "report", *folders, "--out", str(out), "--title", "Both", "--target", "0.6"]
     )
     with pytest.raises(SystemExit, match="0"):
-        cli.main()
+        commands.main()
     reader = Reader(out.read_text(encoding="utf-8"))
     assert "published.epsilon" in reader.said["scenario"]
     assert found["sentence"] in reader.said["comparison"]
@@ -198,7 +200,7 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
 def test_what_it_costs_to_get_somewhere_is_told_where_it_is_asked_for(folder, reader):
     assert "cost" not in reader.said
     asked = Reader(page.html(results.find([folder]), target=0.7))
-    found = compare.compare(results.find([folder]).frame, target=0.7).costs
+    found = comparison.compare(results.find([folder]).frame, target=0.7).costs
     said = " ".join(asked.said["cost"].split())
     assert len(found) == 4
     for cost in found:
@@ -208,7 +210,7 @@ def test_what_it_costs_to_get_somewhere_is_told_where_it_is_asked_for(folder, re
 
 
 def test_the_cost_of_one_strategy_alone_is_told_too(tmp_path):
-    runner.run(Scenario.of(scenario(sweep={}, case=[], cycles=10, runs=2)), tmp_path)
+    single.run(Scenario.of(scenario(sweep={}, case=[], cycles=10, runs=2)), tmp_path)
     asked = Reader(page.html(results.find([tmp_path]), target=0.6))
     assert "learning 2 of 2" in " ".join(asked.said["cost"].split())
     assert "comparison" not in asked.said
@@ -218,7 +220,7 @@ def test_folders_on_different_data_are_not_taken_for_the_same(tmp_path):
     one = {"sweep": {}, "case": [], "cycles": 2, "runs": 1}
     data = {"scale": ["minmax", "l1"], "test": 30, "train": 60}
     for name in ("random", "spambase"):
-        runner.run(Scenario.of(scenario(**one, data=data | {"set": name})), tmp_path / name)
+        single.run(Scenario.of(scenario(**one, data=data | {"set": name})), tmp_path / name)
     found = results.find([tmp_path / "random", tmp_path / "spambase"])
     assert set(found.frame["data.set"]) == {"random", "spambase"}
     assert "nothing in common" in page.html(found)

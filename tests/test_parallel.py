@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim import parallel
-from golfsim.kernels import kernel
-from golfsim.parallel import Beside, as_if_one_by_one, in_threads, levels, over_ranges
+from golfsim.core import threads as module
+from golfsim.core.kernels import kernel
+from golfsim.core.threads import Beside, as_if_one_by_one, in_threads, levels, over_ranges
 
 
 @kernel
@@ -68,10 +68,10 @@ def one_by_one(nodes, reads, writes):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("share", [1, 16, parallel.SMALLEST_SHARE])
+@pytest.mark.parametrize("share", [1, 16, module.SMALLEST_SHARE])
 @pytest.mark.parametrize("quiet", [0.0, 0.3])
 def test_any_number_of_threads_gives_the_result_of_one_after_the_other(rng, monkeypatch, threads, share, quiet):
-    monkeypatch.setattr(parallel, "SMALLEST_SHARE", share)
+    monkeypatch.setattr(module, "SMALLEST_SHARE", share)
     nodes = 1500
     reads, writes = some_events(rng, nodes, 3000, quiet)
     value = np.arange(nodes)

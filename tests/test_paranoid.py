@@ -5,11 +5,11 @@ import pytest
 from helpers import HERE, finished, learning_tree, rows, simulation, tree
 from test_contract import CHURN, ENTRIES, accepted, scenario
 
-from golfsim import batch
-from golfsim.errors import UserError
-from golfsim.paranoid import Violation
-from golfsim.problems import ScenarioError
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.runs import batch
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from golfsim.sim.invariants import Violation
 
 NODES = 9
 BROKEN = {"name": "mine", "use": "user_protocols/broken.py:Broken", "at": 3, "node": 4}
@@ -104,7 +104,7 @@ def test_a_step_of_one_over_lambda_that_runs_over_is_named(tmp_path, use):
 
 @pytest.mark.needs_jit  # in plain Python the tests' own strictness is faster
 def test_scores_that_run_over_although_models_are_finite_are_named(tmp_path):
-    from golfsim.engine import Simulation
+    from golfsim.sim.simulation import Simulation
 
     run = Simulation(Scenario.of(huge(tmp_path, 1e30, **{"lambda": 1e-4}), tmp_path))
     with pytest.raises(UserError, match="learning: the scores of its models run over"):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from golfsim import mooc
-from golfsim.errors import UserError
-from golfsim.pipeline import (
+from golfsim.core.errors import UserError
+from golfsim.data.course import generated
+from golfsim.data.course.pipeline import (
     CsvImporter,
     Dataset,
     Event,
@@ -320,13 +320,13 @@ def by_pandas(path):
 def course(tmp_path_factory):
     """The raw log of a small course and its events."""
     path = tmp_path_factory.mktemp("course") / "log.csv"
-    return path, mooc.write_log(path, 400, 3)
+    return path, generated.write_log(path, 400, 3)
 
 
 def test_the_pipeline_computes_what_pandas_computes(course):
     path, _ = course
     expected = by_pandas(path)
-    found = mooc.CSV.run(path).frame()
+    found = generated.CSV.run(path).frame()
     assert len(found) > 150
     assert found.index.tolist() == expected.index.tolist()
     assert found.columns.tolist() == expected.columns.tolist()
@@ -335,8 +335,8 @@ def test_the_pipeline_computes_what_pandas_computes(course):
 
 def test_nodes_alone_compute_the_rows_of_the_whole_matrix_bit_for_bit(course):
     _, events = course
-    whole = mooc.CSV.matrix(events)
-    alone = [mooc.CSV.of_node(events, student) for student in events.entities]
+    whole = generated.CSV.matrix(events)
+    alone = [generated.CSV.of_node(events, student) for student in events.entities]
     assert np.concatenate([part.x for part in alone]).tobytes() == whole.x.tobytes()
     assert np.concatenate([part.y for part in alone]).tobytes() == whole.y.tobytes()
     assert sum((part.entities for part in alone), ()) == whole.entities
@@ -344,12 +344,12 @@ def test_nodes_alone_compute_the_rows_of_the_whole_matrix_bit_for_bit(course):
 
 def test_a_node_computes_its_row_from_its_own_raw_file_bit_for_bit(course, tmp_path):
     path, events = course
-    whole = mooc.CSV.matrix(events)
+    whole = generated.CSV.matrix(events)
     head, *lines = path.read_text().splitlines()
     for row, student in list(enumerate(whole.entities))[:20]:
         own = tmp_path / f"{student}.csv"
         own.write_text("\n".join([head, *(line for line in lines if line.startswith(f"{student},"))]))
-        found = mooc.CSV.run(own)
+        found = generated.CSV.run(own)
         assert found.x.tobytes() == whole.x[row].tobytes()
         assert found.y.tolist() == [whole.y[row]]
 
@@ -359,7 +359,7 @@ def test_the_order_of_the_raw_lines_does_not_matter(course, tmp_path, rng):
     head, *lines = path.read_text().splitlines()
     shuffled = tmp_path / "log.csv"
     shuffled.write_text("\n".join([head, *(lines[i] for i in rng.permutation(len(lines)))]))
-    one, other = mooc.CSV.run(path), mooc.CSV.run(shuffled)
+    one, other = generated.CSV.run(path), generated.CSV.run(shuffled)
     assert one.entities == other.entities
     np.testing.assert_allclose(one.x, other.x, rtol=1e-12, atol=1e-12)
 
@@ -375,19 +375,19 @@ later = st.lists(
                 {"kind": "forum", "characters": 1e6},
             ]
         ),
-        st.integers(int(mooc.CUT), int(mooc.START + mooc.WEEKS * mooc.WEEK) - 1).map(float),
+        st.integers(int(generated.CUT), int(generated.START + generated.WEEKS * generated.WEEK) - 1).map(float),
     ),
     min_size=1,
     max_size=60,
 )
 
 
-@given(events=later)
-def test_events_after_the_cut_change_no_feature(events):
-    log = list(mooc.event_log(40, 5))
-    before = mooc.CSV.matrix(Dataset.of_events(mooc.FIELDS, log)).frame()
-    kept = [event for event in log if event.time < mooc.CUT]
-    after = mooc.CSV.matrix(Dataset.of_events(mooc.FIELDS, kept + events)).frame()
+@given(added=later)
+def test_events_after_the_cut_change_no_feature(added):
+    log = list(generated.event_log(40, 5))
+    before = generated.CSV.matrix(Dataset.of_events(generated.FIELDS, log)).frame()
+    kept = [event for event in log if event.time < generated.CUT]
+    after = generated.CSV.matrix(Dataset.of_events(generated.FIELDS, kept + added)).frame()
     both = before.index.intersection(after.index)
     assert len(both) > 0
     pd.testing.assert_frame_equal(before.loc[both].drop(columns="label"), after.loc[both].drop(columns="label"))
@@ -395,21 +395,22 @@ def test_events_after_the_cut_change_no_feature(events):
 
 def test_events_before_the_cut_do_change_features(course):
     _, events = course
-    student = mooc.CSV.matrix(events).entities[0]
-    more = [*events.of(student), Event(student, {"kind": "page", "seconds": 1.0}, mooc.CUT - 1)]
-    found = mooc.CSV.matrix(Dataset.of_events(mooc.FIELDS, more)).frame()
-    assert found.loc[student, "page_clicks"] > mooc.CSV.matrix(events).frame().loc[student, "page_clicks"]
+    student = generated.CSV.matrix(events).entities[0]
+    more = [*events.of(student), Event(student, {"kind": "page", "seconds": 1.0}, generated.CUT - 1)]
+    found = generated.CSV.matrix(Dataset.of_events(generated.FIELDS, more)).frame()
+    assert found.loc[student, "page_clicks"] > generated.CSV.matrix(events).frame().loc[student, "page_clicks"]
     assert found.loc[student, "days_silent"] == pytest.approx(1 / 86400)
 
 
 def test_a_student_without_events_before_the_cut_has_finite_features():
-    late = Event("a", {"kind": "page", "seconds": 1.0}, mooc.CUT + 1)
-    found = mooc.CSV.matrix(Dataset.of_events(mooc.FIELDS, [late])).frame()
+    late = Event("a", {"kind": "page", "seconds": 1.0}, generated.CUT + 1)
+    found = generated.CSV.matrix(Dataset.of_events(generated.FIELDS, [late])).frame()
     assert found.loc["a"].tolist() == [0.0] * 12 + [42.0, 1.0]
 
 
 def test_importing_the_pipeline_is_cheap():
-    code = "import sys, golfsim.mooc; print({'pandas', 'pyarrow', 'sklearn', 'numba'} & set(sys.modules) or '')"
+    heavy = "{'pandas', 'pyarrow', 'sklearn', 'numba'}"
+    code = f"import sys, golfsim.data.course.generated; print({heavy} & set(sys.modules) or '')"
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

@@ -6,9 +6,9 @@ from helpers import ALPHA, learning_tree, p_of_chi_square, simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim.errors import UserError
-from golfsim.placement import NodesConfig, Placement
-from golfsim.placement import place as place_labelled
+from golfsim.core.errors import UserError
+from golfsim.data.placement import NodesConfig, Placement
+from golfsim.data.placement import place as place_labelled
 
 
 def place(config, records, seed):
@@ -84,11 +84,11 @@ def test_a_node_holds_the_records_of_the_users_node_with_its_label(counts, seed)
 
 
 def test_a_runs_raw_layer_holds_the_training_records_as_placed():
-    from golfsim import datasets
+    from golfsim.data import loading
 
     golf = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
     run = simulation(learning_tree({"name": "peers", "use": "uniform"}, golf))
-    data = datasets.load(run.scenario.data, run.seed, run.scenario.folder)
+    data = loading.load(run.scenario.data, run.seed, run.scenario.folder)
     rows, counts = place(run.scenario.nodes, len(data.x), run.seed)
     placed = np.split(rows, np.cumsum(counts)[:-1])
     raw = run.layer("learning").config.records.rows

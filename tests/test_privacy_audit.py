@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from helpers import HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit
 
-from golfsim.auditing import bounds
-from golfsim.mechanisms import GammaNorm, Laplace, RandomResponse
-from golfsim.records import Raw
-from golfsim.updates import LEARNERS, Rule
-from protocols import data_perturbation, group_aggregation
+from golfsim.audit import bounds
+from golfsim.learning.updates import LEARNERS, Rule
+from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
+from golfsim.protocol.records import Raw
+from protocols import data_perturbation
 from protocols.data_perturbation import DataPerturbation
 from protocols.gradient_perturbation import GradientPerturbation
-from protocols.group_aggregation import FORMED, GroupAggregation
+from protocols.group_aggregation import protocol as group_aggregation
+from protocols.group_aggregation.protocol import FORMED, GroupAggregation
 from protocols.random_walk import visit
 from protocols.regularised_erm import RegularisedErm
 

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from golfsim import batch
-from golfsim.errors import UserError
+from golfsim.core.errors import UserError
 from golfsim.report import published, reproduce
 from golfsim.report.agreement import judge_claim, judge_value, margin
 from golfsim.report.published import Claim, Item, Value, chosen
 from golfsim.report.sections import Promise
-from golfsim.runner import Interrupt
+from golfsim.runs import batch
+from golfsim.runs.single import Interrupt
 
 
 def frame(error, runs=4, spread=0.0, cycles=(1, 10)):

@@ -5,10 +5,10 @@ import tomllib
 import pytest
 from helpers import HERE
 
-from golfsim.learner import Learner
-from golfsim.records import Raw
-from golfsim.scenario import Scenario
-from golfsim.sweep import points
+from golfsim.protocol.learner import Learner
+from golfsim.protocol.records import Raw
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
 
 FOLDER, SCENARIOS = HERE.parent / "reports" / "published", HERE.parent / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))

@@ -8,12 +8,13 @@ import pytest
 from helpers import ALPHA, HERE, finished, learning_tree, make_raw, needs_jit, p_of_chi_square, simulation
 from scipy import stats
 
-from golfsim import erm, rng
-from golfsim.errors import UserError
-from golfsim.problems import ScenarioError
-from golfsim.records import longest
-from golfsim.runner import guarantees
-from golfsim.scenario import Scenario
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.learning import erm
+from golfsim.protocol.records import longest
+from golfsim.runs.single import guarantees
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
 from protocols.regularised_erm import exponential_choice, objective_2008, objective_2011
 
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l2"]}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from golfsim import rng
+from golfsim.core import rng
 
 WORDS = st.one_of(st.sampled_from([0, 1, 2**11, 2**53, 2**63, 2**64 - 1]), st.integers(0, 2**64 - 1))
 INDICES = st.one_of(st.sampled_from([0, 1, 2**31 - 1]), st.integers(0, 2**31 - 1))

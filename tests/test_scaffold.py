@@ -8,9 +8,9 @@ import sys
 import pytest
 from helpers import HERE, needs_jit
 
-from golfsim import scaffold
-from golfsim.errors import UserError
-from golfsim.scenario import Scenario
+from golfsim.cli import scaffold
+from golfsim.core.errors import UserError
+from golfsim.scenario.model import Scenario
 
 
 def outcome_of(folder, name):

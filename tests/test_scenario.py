@@ -4,10 +4,10 @@ import tomllib
 
 import pytest
 
-from golfsim.errors import UserError
-from golfsim.problems import ScenarioError
-from golfsim.records import Raw
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.protocol.records import Raw
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
 
 GOOD = """\
 name = "a test"

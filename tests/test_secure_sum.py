@@ -7,8 +7,9 @@ from helpers import ALPHA, p_of_chi_square
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim import rng, secure_sum
-from golfsim.errors import UserError
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.privacy import secure_sum
 
 KEYS = rng.key(1, "layer", "mask.own"), rng.key(1, "layer", "mask.pair")
 WHOLE = st.integers(-(2**50), 2**50)

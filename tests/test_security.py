@@ -14,14 +14,15 @@ import tomlkit
 from helpers import HERE, command, tree
 from test_fetch import archive_of
 
-from golfsim import batch, places
-from golfsim.fetch import CHUNK, Damaged, NotFetched, copy_member, first_rows
-from golfsim.kernels import ROOTS
-from golfsim.problems import ScenarioError
-from golfsim.runner import Task
-from golfsim.scenario import Scenario
-from golfsim.source import Source
-from golfsim.sweep import points
+from golfsim.core import paths
+from golfsim.core.provenance import ROOTS
+from golfsim.data.fetch import CHUNK, Damaged, NotFetched, copy_member, first_rows
+from golfsim.runs import batch
+from golfsim.runs.single import Task
+from golfsim.scenario.messages import ScenarioError
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.source import Source
+from golfsim.scenario.sweep import points
 
 MINE = (
     "from golfsim.protocol import Protocol\n\nopen(__file__ + '.ran', 'w').close()\n\nclass Mine(Protocol):\n    pass\n"
@@ -145,7 +146,7 @@ def test_folders_of_what_is_loaded_again_are_private(tmp_path, monkeypatch):
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache" / "kernels").mkdir(parents=True, mode=0o777)
     (tmp_path / "cache" / "kernels").chmod(0o777)
-    folder = places.private("kernels", "hash")
+    folder = paths.private("kernels", "hash")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)] == [0o700, 0o700]
 
 
@@ -155,7 +156,7 @@ def test_a_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
     (tmp_path / "kernels").mkdir()
     os.chown(tmp_path / "kernels", 12345, 12345)
     with pytest.raises(PermissionError, match="belongs to somebody else"):
-        places.private("kernels", "hash")
+        paths.private("kernels", "hash")
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
@@ -170,7 +171,7 @@ def test_an_archive_writes_where_we_say_and_only_plain_files(tmp_path, kind):
 
 
 def test_no_card_names_a_file_outside_its_folder_and_what_is_fetched_has_a_checksum():
-    from golfsim.datasets import cards
+    from golfsim.data.loading import cards
 
     for card in cards().values():
         for file in card.files:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from golfsim import churn
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.runner import run as run_scenario
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.network import churn
+from golfsim.runs.single import run as run_scenario
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 from protocols.newscast import PEER, Newscast
 
 NODES = 3000

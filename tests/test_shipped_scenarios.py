@@ -8,12 +8,12 @@ import pytest
 from helpers import HERE, needs_jit
 from typer.testing import CliRunner
 
-from golfsim import scaffold
-from golfsim.cli import app
-from golfsim.engine import Simulation
-from golfsim.fetch import card_of, complete
-from golfsim.scenario import Scenario
-from golfsim.sweep import points
+from golfsim.cli import scaffold
+from golfsim.cli.commands import app
+from golfsim.data.fetch import card_of, complete
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
+from golfsim.sim.simulation import Simulation
 
 FOLDER = HERE.parent / "scenarios"
 FILES = sorted(FOLDER.glob("*.toml"))

@@ -16,9 +16,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import golfsim
-from golfsim import datasets, given
-from golfsim.engine import Simulation
-from golfsim.scenario import Scenario
+from golfsim.data import loading
+from golfsim.scenario import in_memory
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 from golfsim.sklearn import MODES, STRATEGIES, GossipClassifier
 
 pytestmark = needs_jit
@@ -108,7 +109,7 @@ def test_the_model_is_that_of_a_node_of_the_scenario_it_shows(strategy, tmp_path
     layer = simulation.layer("model")
     node = layer.holders(simulation.world)[:1]
     assert np.array_equal(found.coef_, layer.w[node[0]])
-    scores = layer.scores(node, datasets.scaled(IRIS[0], simulation.scaling))
+    scores = layer.scores(node, loading.scaled(IRIS[0], simulation.scaling))
     assert found.predict(IRIS[0]).tolist() == scores[:, 0].argmax(axis=1).tolist()
 
 
@@ -136,7 +137,7 @@ def test_a_pickled_model_has_none_of_the_records(strategy):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_scenario_can_be_run_by_itself(strategy, tmp_path, monkeypatch):
-    monkeypatch.setattr(given, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(in_memory, "cache_folder", lambda: tmp_path)
     chosen = GossipClassifier(strategy, epsilon=5.0, bounds=RANGES, cycles=5, random_state=1)
     frame = golfsim.run(chosen.scenario(*IRIS))
     assert (frame["metric"] == "error.mean").any()

@@ -5,7 +5,7 @@ from helpers import simulation, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golfsim.errors import UserError
+from golfsim.core.errors import UserError
 
 DATA = {"set": "random", "train": 40, "test": 10, "scale": ["minmax", "l1"]}
 WALK = {"name": "walk", "use": "random_walk", "peers": "peers", "records": "raw", "walkers": 9}

@@ -7,10 +7,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from golfsim import datasets
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.placement import (
+from golfsim.core.errors import UserError
+from golfsim.core.settings import DataConfig
+from golfsim.data import loading
+from golfsim.data.placement import (
     ArrivalConfig,
     FeatureSkewSplit,
     LognormalSizes,
@@ -22,9 +22,9 @@ from golfsim.placement import (
     place,
     skewed,
 )
-from golfsim.records import Raw
-from golfsim.scenario import Scenario
-from golfsim.settings import DataConfig
+from golfsim.protocol.records import Raw
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 PEERS = {"name": "peers", "use": "uniform"}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -359,7 +359,7 @@ def test_without_shares_of_the_records_groups_have_them_as_they_have_nodes():
 
 @pytest.fixture(scope="module")
 def adult():
-    return datasets.load(DataConfig(set="adult", train=None), 1, HERE)
+    return loading.load(DataConfig(set="adult", train=None), 1, HERE)
 
 
 @needs_jit
@@ -514,7 +514,7 @@ def test_a_run_holds_every_training_record_once(records):
     table = learning_tree(PEERS, GOLF, number=30, nodes={"number": 40, "records": records})
     scenario = Scenario.of(table, HERE)
     run = Simulation(scenario)
-    data = datasets.load(scenario.data, run.seed, HERE)
+    data = loading.load(scenario.data, run.seed, HERE)
     held = np.column_stack([run.raw.rows.x, run.raw.rows.label])
     given_ = np.column_stack([data.x, data.y])
     assert np.array_equal(held[np.lexsort(held.T)], given_[np.lexsort(given_.T)])

@@ -6,9 +6,9 @@ import pytest
 from helpers import ALPHA, at_cycle, make_layer, make_world, p_of_chi_square, simulation, tree
 from scipy.stats import chi2
 
-from golfsim import rng as draws
-from golfsim.errors import UserError
-from golfsim.problems import ScenarioError
+from golfsim.core import rng as draws
+from golfsim.core.errors import UserError
+from golfsim.scenario.messages import ScenarioError
 from protocols.static_overlay import StaticOverlay
 
 KEY = draws.key(1, "learning", "peer")

@@ -15,14 +15,16 @@ import pytest
 from helpers import AVERAGING, HERE, tree
 
 import golfsim
-from golfsim import batch, datasets, protocol, standing, store
-from golfsim.errors import UserError
-from golfsim.log import load
-from golfsim.protocol import installed
-from golfsim.runner import Interrupt
-from golfsim.scenario import Scenario
-from golfsim.store import Entry, Store, plan
-from golfsim.sweep import points
+from golfsim.core.errors import UserError
+from golfsim.data import loading
+from golfsim.protocol import base
+from golfsim.protocol.base import installed
+from golfsim.runs import batch, status, store
+from golfsim.runs.logs import load
+from golfsim.runs.single import Interrupt
+from golfsim.runs.store import Entry, Store, plan
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
 
 PEERS = {"name": "peers", "use": "uniform"}
 SWEEP = {"transport.loss": [0.0, 0.5]}
@@ -157,10 +159,10 @@ def test_interrupted_and_failed_runs_are_run_again(tmp_path):
     made(tmp_path)
     place = Store(tmp_path)
     entries = list(place.entries().values())
-    for entry, status in zip(entries, ["interrupted", "failed"], strict=False):
+    for entry, state in zip(entries, ["interrupted", "failed"], strict=False):
         file = tmp_path / entry.folder / "run.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"status": status}))
-        place.record([Entry(entry.hash, entry.folder, status)])
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"status": state}))
+        place.record([Entry(entry.hash, entry.folder, state)])
     assert len(load(tmp_path)["path"].unique()) == 2
     assert len(load(tmp_path, unfinished=True)["path"].unique()) == 4
     assert len(made(tmp_path)) == 2
@@ -169,7 +171,7 @@ def test_interrupted_and_failed_runs_are_run_again(tmp_path):
 WRITE = """
 import sys
 from pathlib import Path
-from golfsim.store import Entry, Store
+from golfsim.runs.store import Entry, Store
 place, who = Store(Path(sys.argv[1])), sys.argv[2]
 for n in range(40):
     place.record([Entry(f"{who}-{n}", "folder", "finished")])
@@ -209,22 +211,49 @@ def test_the_content_does_not_depend_on_where_golfsim_is_installed(tmp_path):
     for folder in ("golfsim", "protocols", "data"):
         shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
 
-    def version():
-        code = "from golfsim.store import code_version; print(code_version())"
-        environment = os.environ | {"PYTHONPATH": str(place)}
-        return subprocess.check_output([sys.executable, "-P", "-c", code], env=environment, text=True)
+    before = own_hashes(place)
+    assert before[0] == store.code_version()
+    (place / "golfsim/sim/simulation.py").write_text("# other\n")
+    assert own_hashes(place)[0] != before[0]
 
-    before = version()
-    assert before.strip() == store.code_version()
-    (place / "golfsim/engine.py").write_text("# other\n")
-    assert version() != before
+
+def own_hashes(place):
+    """The hash that names runs and the folder of compiled code, as golfsim in another place sees them."""
+    code = (
+        "from golfsim.core import kernels, provenance; print(provenance.code_version()); print(kernels._folder_for(''))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(place), "GOLFSIM_CACHE": str(place / "cache")}
+    return subprocess.check_output([sys.executable, "-P", "-c", code], env=environment, text=True).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("file", "run_changes", "code_changes"),
+    [
+        ("golfsim/cli/commands.py", False, False),
+        ("golfsim/runs/status.py", False, False),
+        ("golfsim/report/page.py", False, False),
+        ("golfsim/scenario/model.py", True, False),
+        ("golfsim/core/rng.py", True, True),
+        ("golfsim/privacy/ledger.py", True, True),
+        ("protocols/report.py", True, True),
+        ("protocols/anonml/votes.py", True, True),
+    ],
+)
+def test_hashes_know_packages(file, run_changes, code_changes, tmp_path):
+    for folder in ("golfsim", "protocols", "data"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    before = own_hashes(tmp_path)
+    with (tmp_path / file).open("a", encoding="utf-8") as source:
+        source.write("\n# another line\n")
+    run, code = (one != other for one, other in zip(own_hashes(tmp_path), before, strict=True))
+    assert (run, code) == (run_changes, code_changes)
 
 
 def test_what_a_card_says_is_part_of_the_content(monkeypatch):
     table = tree(PEERS, data={"set": "spambase", "scale": ["minmax"]}, nodes={})
     before = store.content_of(Scenario.of(table))
-    card = replace(datasets.card_of("spambase"), bounds={"default": (0.0, 7.0)})
-    monkeypatch.setattr(datasets, "card_of", lambda name: card)
+    card = replace(loading.card_of("spambase"), bounds={"default": (0.0, 7.0)})
+    monkeypatch.setattr(loading, "card_of", lambda name: card)
     assert store.content_of(Scenario.of(table)) != before
 
 
@@ -232,7 +261,7 @@ def test_the_sources_of_another_packages_protocol_are_part_of_the_content(tmp_pa
     (tmp_path / "offered.py").write_text((HERE / "user_protocols/averaging.py").read_text())
     monkeypatch.syspath_prepend(tmp_path)
     point = metadata.EntryPoint("offered", "offered:Averaging", "golfsim.protocols")
-    monkeypatch.setattr(protocol, "installed", lambda: {"uniform": installed()["uniform"], "offered": point})
+    monkeypatch.setattr(base, "installed", lambda: {"uniform": installed()["uniform"], "offered": point})
     table = tree(PEERS, AVERAGING | {"use": "offered"}, nodes=3)
     before = store.content_of(Scenario.of(table))
     (tmp_path / "helper.py").write_text("x = 1\n")
@@ -323,7 +352,7 @@ def test_what_a_killed_process_has_left_half_done_is_undone_for_readers_too(tmp_
     made(tmp_path)
     rows = load(tmp_path)
     half_written(tmp_path / store.INDEX)
-    assert standing.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["whole"] == 4
     assert load(tmp_path).equals(rows)
 
 
@@ -339,7 +368,7 @@ def test_runs_that_the_index_has_not_heard_of_are_found(tmp_path):
     rows = load(tmp_path)
     with closing(sqlite3.connect(tmp_path / store.INDEX)) as index, index:
         index.execute("delete from runs")
-    assert standing.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["whole"] == 4
     assert load(tmp_path).equals(rows)
 
 
@@ -375,7 +404,7 @@ def test_what_is_whole_stays_so_when_it_is_made_again_and_interrupted(tmp_path):
     again = batch.run(scenario(), tmp_path, batch.How(force=True), Impatient(), interrupt)
     assert [outcome.status for _, outcome in again.outcomes.values()] == ["interrupted"]
     assert load(tmp_path).equals(rows)
-    assert standing.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["whole"] == 4
 
 
 def test_the_state_of_thousands_of_missing_runs_is_told_at_once(tmp_path):
@@ -383,7 +412,7 @@ def test_the_state_of_thousands_of_missing_runs_is_told_at_once(tmp_path):
     for number in range(500):
         (tmp_path / f"p/run-{number}-00000000").mkdir(parents=True)
     begun = time.monotonic()
-    assert standing.of(tmp_path)["runs"]["missing"] == 6000
+    assert status.of(tmp_path)["runs"]["missing"] == 6000
     assert time.monotonic() - begun < 10
 
 

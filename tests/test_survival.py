@@ -10,11 +10,12 @@ import time
 
 import pytest
 
-from golfsim import batch, checkpoint
-from golfsim.errors import UserError
-from golfsim.log import load
-from golfsim.scenario import Scenario
-from golfsim.store import Store
+from golfsim.core.errors import UserError
+from golfsim.runs import batch
+from golfsim.runs.logs import load
+from golfsim.runs.store import Store
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
 
 CODE = "from golfsim.cli import main; main()"
 SINGLE = """
@@ -106,7 +107,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(tmp_path):
     ((task, _),) = straight.outcomes.values()
     folder = tmp_path / "r" / task.folder.name
 
-    from golfsim.engine import Simulation
+    from golfsim.sim.simulation import Simulation
 
     simulation = Simulation(scenario)
     for cycle in simulation:

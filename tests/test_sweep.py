@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from helpers import HERE, learning_tree, rows, simulation, tree
 
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.log import load
-from golfsim.runner import run
-from golfsim.scenario import Scenario
-from golfsim.sweep import points
+from golfsim.core.errors import UserError
+from golfsim.runs.logs import load
+from golfsim.runs.single import run
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
+from golfsim.sim.simulation import Simulation
 
 PEERS = {"name": "peers", "use": "newscast", "view": 4}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}

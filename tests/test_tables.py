@@ -5,11 +5,12 @@ import pytest
 from helpers import HERE, finished, learning_tree, simulation, tree
 
 import golfsim
-from golfsim import checkpoint, cluster, runner
-from golfsim.errors import UserError
-from golfsim.learner import classify
-from golfsim.log import note_of
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.protocol.learner import classify
+from golfsim.runs import cluster, single
+from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
+from golfsim.sim.log import note_of
 
 PEERS = {"name": "peers", "use": "newscast", "view": 4}
 LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -124,8 +125,8 @@ def test_tables_survive_an_interruption_bit_for_bit(tmp_path, at):
 
 def test_a_sweep_is_loaded_with_its_columns_and_only_runs_that_have_the_table(tmp_path):
     swept = followed(follow=4) | {"runs": 2, "sweep": {"peers.view": [3, 5]}}
-    runner.run(Scenario.of(swept, HERE), tmp_path / "one")
-    runner.run(Scenario.of(followed(), HERE), tmp_path / "two")
+    single.run(Scenario.of(swept, HERE), tmp_path / "one")
+    single.run(Scenario.of(followed(), HERE), tmp_path / "two")
     frame = golfsim.load_nodes(tmp_path)
     assert frame.groupby(["peers.view", "run"], observed=True).size().tolist() == [16] * 4
     assert frame["path"].nunique() == 4
@@ -138,7 +139,7 @@ def test_a_sweep_is_loaded_with_its_columns_and_only_runs_that_have_the_table(tm
 def test_what_is_loaded_is_what_was_kept_with_its_note(tmp_path):
     data = {"set": "mooc", "train": 20, "test": 20, "scale": ["minmax"]}
     scenario = Scenario.of(followed(draw=True) | {"data": data, "nodes": {"records": 1}}, HERE)
-    runner.run(scenario, tmp_path)
+    single.run(scenario, tmp_path)
     run = golfsim.Simulation(scenario)
     for _ in run:
         pass

@@ -9,7 +9,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golfsim.toml_lines import key_lines, leaves, line_of
+from golfsim.scenario.toml_lines import key_lines, leaves, line_of
 
 AWKWARD = st.text(st.sampled_from("ab -_.#=[]{}'\"\\,ä\n\t"), max_size=8)
 PLAIN = st.one_of(st.integers(-(10**6), 10**6), st.booleans(), st.floats(allow_nan=False), st.just(date(1979, 5, 27)))

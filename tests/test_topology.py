@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.sparse import csr_array
 
-from golfsim import topology
-from golfsim.engine import Simulation
-from golfsim.errors import UserError
-from golfsim.overlay import Overlay
-from golfsim.protocol import LayerConfig
-from golfsim.rng import key
-from golfsim.scenario import Scenario
+from golfsim.core.errors import UserError
+from golfsim.core.rng import key
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.overlay import Overlay
+from golfsim.scenario.model import Scenario
+from golfsim.sim import overlay_stats
+from golfsim.sim.simulation import Simulation
 
 KEY = key(1, "observe", "overlay")
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
@@ -41,7 +41,7 @@ def overlay_of(views, online):
 
 
 def measured(views, online, sample=10**6):
-    return topology.measure(*overlay_of(views, online), KEY, sample)
+    return overlay_stats.measure(*overlay_of(views, online), KEY, sample)
 
 
 def alive(views, online):
@@ -124,7 +124,7 @@ def test_an_overlay_in_which_everybody_knows_everybody_has_no_figures():
     world = at_cycle(make_world(5), 1)
     layer = make_layer(GivenLinks, world)
     layer.links = lambda world: None
-    assert topology.measure(layer, world, KEY, 10) == {}
+    assert overlay_stats.measure(layer, world, KEY, 10) == {}
 
 
 def test_a_sample_of_sources_estimates_clustering_and_paths():
@@ -137,7 +137,7 @@ def test_a_sample_of_sources_estimates_clustering_and_paths():
     parts = []
     for cycle in range(1, 41):
         world.cycle = cycle
-        parts.append(topology.measure(layer, world, KEY, 20))
+        parts.append(overlay_stats.measure(layer, world, KEY, 20))
     for name in ("clustering", "path_length"):
         values = [part[name] for part in parts]
         assert np.std(values) > 0, "another sample each time"
@@ -149,13 +149,13 @@ def test_a_sample_of_sources_estimates_clustering_and_paths():
 def test_a_sampled_source_reaches_as_the_plain_reference_says():
     rng = np.random.default_rng(4)
     views = [rng.choice(np.delete(np.arange(30), i), 2, replace=False).tolist() for i in range(30)]
-    graph = topology.undirected(overlay_of(views, np.ones(30, bool))[0].links(make_world(30)))
+    graph = overlay_stats.undirected(overlay_of(views, np.ones(30, bool))[0].links(make_world(30)))
     sets = naive.neighbours(views)
     for sources in ([3], [0, 7, 20]):
         nodes = np.array(sources, np.int32)
-        assert topology.path_length(graph, nodes) == pytest.approx(naive.path_length(views, sources))
+        assert overlay_stats.path_length(graph, nodes) == pytest.approx(naive.path_length(views, sources))
         expected = np.mean([naive.local_clustering(sets, source) for source in sources])
-        assert topology.clustering(graph, nodes) == pytest.approx(expected)
+        assert overlay_stats.clustering(graph, nodes) == pytest.approx(expected)
 
 
 # ------------------------------------------------------------------------------------------------ in a run
@@ -215,7 +215,7 @@ def test_a_graph_written_as_graphml_is_the_overlay_by_the_users_numbers(tmp_path
     churn = {"kind": "rate", "leave": 0.3, "rejoin": 0.3}
     run = finished(tree(VIEWS, nodes=20, cycles=5, churn=churn))
     layer, world = run.layers["peers"], run.world
-    links = topology.write_graphml(layer, world, tmp_path / "overlay.graphml")
+    links = overlay_stats.write_graphml(layer, world, tmp_path / "overlay.graphml")
     graph = nx.read_graphml(tmp_path / "overlay.graphml", node_type=int)
     assert sorted(graph.nodes) == list(range(20))
     assert {node: data["online"] for node, data in graph.nodes(data=True)} == {
@@ -238,7 +238,7 @@ def test_a_static_graph_is_exported_with_the_edges_of_its_file(tmp_path):
     run = Simulation(Scenario.of(tree(layer, nodes=5, cycles=1), tmp_path))
     for _ in run:
         pass
-    topology.write_graphml(run.layers["peers"], run.world, tmp_path / "out.graphml")
+    overlay_stats.write_graphml(run.layers["peers"], run.world, tmp_path / "out.graphml")
     graph = nx.read_graphml(tmp_path / "out.graphml", node_type=int)
     assert sorted(graph.edges) == [(0, 1), (1, 2), (2, 3)]
     assert sorted(graph.nodes) == [0, 1, 2, 3, 4]
@@ -247,19 +247,19 @@ def test_a_static_graph_is_exported_with_the_edges_of_its_file(tmp_path):
 def test_an_overlay_in_which_everybody_knows_everybody_cannot_be_written(tmp_path):
     run = finished(tree({"name": "all", "use": "uniform"}))
     with pytest.raises(UserError, match="“all” stores no links"):
-        topology.write_graphml(run.layers["all"], run.world, tmp_path / "out.graphml")
+        overlay_stats.write_graphml(run.layers["all"], run.world, tmp_path / "out.graphml")
 
 
 def test_an_overlay_is_found_by_its_name_or_is_the_first():
     run = simulation(tree(VIEWS, VIEWS | {"name": "others"}))
     layers = run.layers
-    assert topology.find(layers, None, run.world) is layers["peers"]
-    assert topology.find(layers, "others", run.world) is layers["others"]
+    assert overlay_stats.find(layers, None, run.world) is layers["peers"]
+    assert overlay_stats.find(layers, "others", run.world) is layers["others"]
     with pytest.raises(UserError, match=r"(?s)no overlay “other”.*did you mean “others”"):
-        topology.find(layers, "other", run.world)
+        overlay_stats.find(layers, "other", run.world)
 
 
 def test_the_first_overlay_that_stores_links_is_found():
     run = simulation(tree({"name": "all", "use": "uniform"}, VIEWS))
     layers = run.layers
-    assert topology.find(layers, None, run.world) is layers["peers"]
+    assert overlay_stats.find(layers, None, run.world) is layers["peers"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from golfsim.transport import Mailbox
+from golfsim.network.transport import Mailbox
 
 LAYER = SimpleNamespace(name="layer")
 NODES = 7

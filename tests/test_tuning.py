@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from helpers import finished, needs_jit, rows, simulation, tree
 
-from golfsim import checkpoint
-from golfsim.errors import UserError
-from golfsim.tuning import GRID
+from golfsim.core.errors import UserError
+from golfsim.learning.lambda_choice import GRID
+from golfsim.sim import checkpoint
 
 PEERS = {"name": "peers", "use": "uniform"}
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 5.0}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers import ALPHA, at_cycle, make_layer, make_world, p_of_chi_square
 
-from golfsim import rng as draws
+from golfsim.core import rng as draws
 from protocols.uniform import Uniform
 
 KEY = draws.key(1, "learning", "peer")

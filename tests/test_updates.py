@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from golfsim.records import Rows
-from golfsim.updates import LEARNERS, Rule, update
+from golfsim.learning.updates import LEARNERS, Rule, update
+from golfsim.protocol.records import Rows
 
 SEEDS = st.integers(0, 10**6)
 

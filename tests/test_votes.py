@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from helpers import ALPHA, JIT, needs_jit, p_of_chi_square
 
-from golfsim import datasets
-from golfsim import rng as counters
-from golfsim.binning import Grouping, coded, cuts_of, exact_cuts, private_cuts
-from golfsim.errors import UserError
-from golfsim.fetch import card_of
-from golfsim.histograms import (
+from golfsim.core import rng as counters
+from golfsim.core.errors import UserError
+from golfsim.core.settings import DataConfig
+from golfsim.data import loading
+from golfsim.data.fetch import card_of
+from golfsim.data.grouping import Grouping, coded
+from protocols.anonml.histograms import (
     cells,
     collect,
     decode,
@@ -26,8 +27,8 @@ from golfsim.histograms import (
     project,
     reports_of,
 )
-from golfsim.settings import DataConfig
-from golfsim.votes import (
+from protocols.anonml.quantiles import cuts_of, exact_cuts, private_cuts
+from protocols.anonml.votes import (
     METRICS,
     Ensemble,
     Training,
@@ -245,7 +246,7 @@ def test_derived_keys_differ():
 
 @pytest.fixture(scope="module")
 def adult():
-    return datasets.load(DataConfig(set="adult"), 1, Path())
+    return loading.load(DataConfig(set="adult"), 1, Path())
 
 
 def trial(data, epsilon, size, number, parts, how, seed):

@@ -9,10 +9,10 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from golfsim.kernels import kernel
-from golfsim.protocol import find
-from golfsim.rng import below, draw
-from golfsim.simd import dot, prefetch
+from golfsim.core.kernels import kernel
+from golfsim.core.rng import below, draw
+from golfsim.core.simd import dot, prefetch
+from golfsim.protocol.base import find
 
 AHEAD = 8  # events
 KEY = np.uint64(1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from golfsim.bench import bare
 from golfsim.bench.timing import GOLF, NEWSCAST, UNIFORM, Row, best_of, race, scenario
-from golfsim.engine import Simulation
+from golfsim.sim.simulation import Simulation
 
 COPY_BYTES = 1 << 28
 SIZES = (4140, 100_000, 1_000_000)

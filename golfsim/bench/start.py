@@ -12,10 +12,10 @@ import numpy as np
 
 from golfsim.bench import bare
 from golfsim.bench.timing import GOLF, NEWSCAST, UNIFORM, Row, best_of, scenario
-from golfsim.engine import Simulation
-from golfsim.observers import Observer, TestSet
-from golfsim.places import shipped
-from golfsim.workers import python
+from golfsim.core.paths import shipped
+from golfsim.runs.workers import python
+from golfsim.sim.observers import Observer, TestSet
+from golfsim.sim.simulation import Simulation
 
 GIB = 2**30
 MANY = 10_000_000
@@ -25,7 +25,7 @@ MANY = 10_000_000
 LARGE = """
 import sys
 from golfsim.bench import start
-from golfsim.memory import most_used
+from golfsim.core.memory import most_used
 name, nodes = sys.argv[-2], int(sys.argv[-1])
 print(*start.cycles_of(name, nodes), most_used())
 print(start.random_rows(name, nodes))

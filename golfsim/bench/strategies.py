@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
-from golfsim import erm
 from golfsim.bench.timing import GOLF, Row, best_of, scenario
-from golfsim.engine import Simulation
-from golfsim.erm.newton import LOGISTIC, Loss
-from golfsim.histograms import Reports, collect, perturbation, plan_of
-from golfsim.protocol import find
-from golfsim.records import Rows
+from golfsim.learning import erm
+from golfsim.learning.erm.newton import LOGISTIC, Loss
+from golfsim.protocol.base import find
+from golfsim.protocol.records import Rows
+from golfsim.sim.simulation import Simulation
 
 
 def rows() -> Iterator[Row]:
@@ -67,10 +67,11 @@ def published_numbers() -> Row:
 
 def perturbed_bits(values: int) -> Row:
     """Bits a second of perturbed one-hot strings of so many bits, drawn and counted on one thread."""
-    plan = plan_of([perturbation("pq", epsilon=1.0, values=values)])
+    histograms = import_module(find("anonml", Path()).__module__.rpartition(".")[0] + ".histograms")
+    plan = histograms.plan_of([histograms.perturbation("pq", epsilon=1.0, values=values)])
     peers = np.arange((1 << 22) // values, dtype=np.int32)
-    reports, accepted = Reports(peers, peers * 0, peers * 0, peers % values), np.ones(peers.size, np.bool_)
-    seconds = best_of(lambda: collect(np.uint64(1), 0, reports, accepted, plan))
+    reports, accepted = histograms.Reports(peers, peers * 0, peers * 0, peers % values), np.ones(peers.size, np.bool_)
+    seconds = best_of(lambda: histograms.collect(np.uint64(1), 0, reports, accepted, plan))
     return {"name": f"perturbed bits, strings of {values}", "bits/s": round(peers.size * values / seconds)}
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from golfsim.scenario import Scenario
+from golfsim.scenario.model import Scenario
 
 Row = dict[str, Any]
 SECONDS_A_CASE = 1.5

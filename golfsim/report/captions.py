@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from golfsim.log import note_of
 from golfsim.report import curves, numbers
+from golfsim.sim.log import note_of
 
 if TYPE_CHECKING:
     import pandas as pd

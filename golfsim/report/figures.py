@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from golfsim.errors import UserError, nearest
-from golfsim.log import note_of, noted
+from golfsim.core.errors import UserError, nearest
 from golfsim.report import numbers
 from golfsim.report.curves import LINE_HEIGHT, convergence, messages, online, overlay, small_multiples, spent
 from golfsim.report.grids import bars, heatmap, learning_curve, lines, privacy_utility
@@ -15,12 +14,13 @@ from golfsim.report.networks import animation, degrees, drawing, raster
 from golfsim.report.numbers import last_means, time_to, varied
 from golfsim.report.scatter import plane_of, scatter
 from golfsim.report.style import STYLE, save, say
+from golfsim.sim.log import note_of, noted
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from golfsim.settings import PlotConfig
+    from golfsim.core.settings import PlotConfig
 
 __all__ = [
     "LINE_HEIGHT",

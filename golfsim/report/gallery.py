@@ -9,9 +9,9 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from golfsim.log import note_of, noted
 from golfsim.report import curves, figures, grids, judgement, networks, numbers, style
 from golfsim.report.captions import bands, bars, capital, caption, who
+from golfsim.sim.log import note_of, noted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from golfsim.errors import UserError
-from golfsim.log import note_of
+from golfsim.core.errors import UserError
 from golfsim.report import numbers
-from golfsim.report.style import (
+from golfsim.report.style import (  # fmt: skip
     COLOURS,
     COLUMN,
     GREY,
@@ -27,7 +26,8 @@ from golfsim.report.style import (
     short,
     styled,
     within_shares,
-)  # fmt: skip
+)
+from golfsim.sim.log import note_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from golfsim.errors import UserError, nearest
-from golfsim.log import note_of
+from golfsim.core.errors import UserError, nearest
 from golfsim.report import numbers
 from golfsim.report.style import COLUMN, GREY, head, legend, look, panel, plain, styled
+from golfsim.sim.log import note_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.errors import UserError, nearest
-from golfsim.log import note_of
+from golfsim.core.errors import UserError, nearest
 from golfsim.report import numbers
-from golfsim.report.style import (
+from golfsim.report.style import (  # fmt: skip
     COLOURS,
     COLUMN,
     GREY,
@@ -25,7 +24,8 @@ from golfsim.report.style import (
     plain,
     plain_lines,
     styled,
-)  # fmt: skip
+)
+from golfsim.sim.log import note_of
 
 if TYPE_CHECKING:
     import pandas as pd

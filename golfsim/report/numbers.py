@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from golfsim.errors import UserError, nearest
-from golfsim.log import COLUMNS
+from golfsim.core.errors import UserError, nearest
+from golfsim.sim.log import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,19 +17,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import golfsim
-from golfsim import compare, results
-from golfsim.comparing import verdict
-from golfsim.errors import UserError
-from golfsim.log import note_of, write_whole
+from golfsim._version import __version__
+from golfsim.compare import comparison, verdict
+from golfsim.core.errors import UserError
+from golfsim.core.files import write_whole
 from golfsim.report import figures, fitting, sections, style
+from golfsim.runs import results
+from golfsim.sim.log import note_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from jinja2 import Environment
     from matplotlib.axes import Axes
 
-    from golfsim.compare import Comparison
+    from golfsim.compare.comparison import Comparison
     from golfsim.report import Drawing
 
 HERE = Path(__file__).parent
@@ -98,14 +99,14 @@ def html(
         style=_static("uPlot.min.css") + "\n" + _static("page.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        version=golfsim.__version__,
+        version=__version__,
     )  # fmt: skip
 
 
 def rendered(template: str, **values: Any) -> str:
     """A page of ours with some values, all of them escaped."""
     style = _static("page.css")
-    return _templates().get_template(template).render(style=style, version=golfsim.__version__, **values)
+    return _templates().get_template(template).render(style=style, version=__version__, **values)
 
 
 def _templates() -> Environment:
@@ -133,7 +134,7 @@ def _command(found: results.Results, title: str | None, by: str | None, target: 
 def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, str]:
     """The comparison of accuracy, or why there is none."""
     try:
-        return compare.compare(frame, by), ""
+        return comparison.compare(frame, by), ""
     except UserError as error:
         if by is not None and by not in frame:
             raise
@@ -144,7 +145,7 @@ def _cost(frame: pd.DataFrame, target: float | None, by: str | None) -> verdict.
     """What it takes to reach a target, if one is asked for."""
     if target is None:
         return None
-    return verdict.cost_table(compare.costs(frame, target, by or "layer"), "accuracy", target)
+    return verdict.cost_table(comparison.costs(frame, target, by or "layer"), "accuracy", target)
 
 
 def _shown(drawing: Drawing) -> Shown:

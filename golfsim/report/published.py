@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from golfsim.errors import UserError, nearest
-from golfsim.places import shipped
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.paths import shipped
 
 CLOSE = 0.01  # an error rate within this of the published one agrees, whatever the spread over runs
 

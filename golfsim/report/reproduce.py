@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from golfsim import batch, results
-from golfsim.errors import UserError
-from golfsim.log import write_whole
-from golfsim.places import shipped
+from golfsim.core.errors import UserError
+from golfsim.core.files import write_whole
+from golfsim.core.paths import shipped
 from golfsim.report import sections
 from golfsim.report.agreement import Judged, Verdict, judge_claim, judge_value
 from golfsim.report.published import CLOSE, Item
-from golfsim.runner import Interrupt
-from golfsim.scenario import Scenario
+from golfsim.runs import batch, results
+from golfsim.runs.single import Interrupt
+from golfsim.scenario.model import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from golfsim.progress import Progress
     from golfsim.report.page import Picture
+    from golfsim.runs.progress import Progress
 
 
 FULL, QUICK = ("reproduction.html", "verdicts.md"), ("quick.html", "quick.md")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.errors import UserError
+from golfsim.core.errors import UserError
 from golfsim.report.numbers import named
-from golfsim.report.style import (
+from golfsim.report.style import (  # fmt: skip
     COLUMN,
     MARKERS,
     PAGE,
@@ -25,14 +25,14 @@ from golfsim.report.style import (
     plain,
     say,
     styled,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from golfsim.engine import Simulation
-    from golfsim.scenario import Scenario
+    from golfsim.scenario.model import Scenario
+    from golfsim.sim.simulation import Simulation
 
 Line = tuple[float, float, float]  # a, b, c of a·x + b·y + c = 0
 MOST_POINTS = 1000  # of a picture
@@ -122,8 +122,8 @@ def scatters(planes: Mapping[str, Plane], *, figure: Figure | None = None) -> Ax
 
 def planes_of(scenario: Scenario) -> dict[str, Plane]:
     """The records and lines of the first run of each point of a sweep."""
-    from golfsim.engine import Simulation
-    from golfsim.sweep import points
+    from golfsim.scenario.sweep import points
+    from golfsim.sim.simulation import Simulation
 
     found = {}
     for point in points(scenario):
@@ -149,7 +149,7 @@ def plane_of(simulation: Simulation, layer: str | None = None, *, published: boo
 
 
 def _learner(simulation: Simulation, name: str | None) -> Any:
-    from golfsim.learner import Learner
+    from golfsim.protocol.learner import Learner
 
     found = {key: layer for key, layer in simulation.layers.items() if isinstance(layer, Learner)}
     if (name is not None and name not in found) or not found:
@@ -158,7 +158,7 @@ def _learner(simulation: Simulation, name: str | None) -> Any:
 
 
 def _records(simulation: Simulation, published: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    from golfsim.records import Published
+    from golfsim.protocol.records import Published
 
     raw = simulation.raw
     if raw is None or raw.features != 2 or raw.classes != 2:

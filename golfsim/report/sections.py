@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from golfsim.comparing.paired import student
-from golfsim.comparing.strategies import label
-from golfsim.comparing.verdict import Table, number, plus_minus
-from golfsim.errors import UserError
-from golfsim.log import SCENARIO
-from golfsim.results import RESULTS, Results, Run
+from golfsim.compare.paired import student
+from golfsim.compare.strategies import label
+from golfsim.compare.verdict import Table, number, plus_minus
+from golfsim.core.errors import UserError
+from golfsim.runs.results import RESULTS, Results, Run
+from golfsim.sim.log import SCENARIO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,13 +243,13 @@ def _ranges(numbers: list[int]) -> str:
 
 def troubles(paths: Iterable[Path]) -> tuple[dict[str, int], list[str]]:
     """Runs by state (whole, failed, …) as far as there is an index, and each failure with where it happened."""
-    from golfsim import standing
+    from golfsim.runs import status
 
     counts: Counter[str] = Counter()
     failures = []
     for path in paths:
         try:
-            found = standing.of(path)
+            found = status.of(path)
         except UserError:
             continue
         counts.update(found["runs"])

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from golfsim.kernels import kernel
-from golfsim.overlay import Overlay
-from golfsim.protocol import Layer, LayerConfig, Protocol
-from golfsim.rng import uniform
+from golfsim.core.kernels import kernel
+from golfsim.core.rng import uniform
+from golfsim.protocol.base import Layer, LayerConfig, Protocol
+from golfsim.protocol.overlay import Overlay
 
 
 @kernel

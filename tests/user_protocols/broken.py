@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from golfsim.learner import Learner
-from golfsim.ledger import Ledger, UniformSchedule
-from golfsim.overlay import Overlay
-from golfsim.protocol import LayerConfig
-from golfsim.transport import Mailbox
+from golfsim.network.transport import Mailbox
+from golfsim.privacy.ledger import Ledger, UniformSchedule
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.learner import Learner
+from golfsim.protocol.overlay import Overlay
 
 
 class BrokenConfig(LayerConfig):

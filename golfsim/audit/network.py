@@ -1,0 +1,110 @@
+"""A scenario's private layers in a network of a few nodes, run again and again with other noise.
+
+Whoever attacks knows all but the noise: who met whom, which groups formed, what was asked. So all of that is the same
+in every run, and only what a layer calls secret is drawn anew. Nobody leaves and no message is lost, which can only
+show more. Every node can meet every other, whatever the overlay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.audit.neighbours import Pair, Record
+from golfsim.data import loading
+from golfsim.network.transport import Transport, TransportConfig
+from golfsim.network.world import World
+from golfsim.privacy.mechanisms import Guarantee, Unit
+from golfsim.protocol.base import Audited, Protocol
+from golfsim.protocol.overlay import Overlay
+from golfsim.protocol.records import About, Raw
+from golfsim.scenario.model import Scenario
+
+Layers = dict[str, Protocol[Any]]
+SCHEDULE = ("first", "until", "every")
+
+
+class Network:
+    """What an audit runs: the private layers of a scenario, those they build on, and sizes that fit all of them."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        everything = scenario.stack(scenario.seed, Raw.stand_in() if scenario.data else None)
+        self.private = [name for name, layer in everything.items() if layer.touches_private_data]
+        needed = {name for each in self.private for name in _below(everything[each])}
+        wanted = {name: everything[name].audited() for name in everything if name in needed}
+        self.scenario = _with_changes(scenario, everything, wanted) if needed else scenario
+        self.size = _largest([wanted[name] for name in wanted if not isinstance(everything[name], Overlay)])
+        self.classes = loading.shape(scenario.data, scenario.folder)[2] if scenario.data else 2
+
+    def stack(self, pair: Pair, side: int, unit: Unit) -> Layers:
+        """The layers over one of two neighbouring data sets; set up anew for each run."""
+        return self.scenario.stack(self.scenario.seed, self._raw(pair, pair.sides[side], unit))
+
+    def _raw(self, pair: Pair, changed: Record, unit: Unit) -> Raw:
+        nodes, each = self.size.nodes, self.size.records
+        x, label = np.tile(pair.crowd.x, (nodes * each, 1)), np.full(nodes * each, pair.crowd.label, np.int32)
+        start = pair.node % nodes * each
+        rows = slice(start, start + (each if unit == "node" else 1))
+        x[rows], label[rows] = changed
+        data = self.scenario.data
+        about = About(tuple(f"feature {f}" for f in range(self.size.features)), loading.span(data) if data else None)
+        caveat = loading.caveat(data) if data else ""
+        return Raw(x, label, np.full(nodes, each), self.classes, self.scenario.seed, caveat=caveat, about=about)
+
+    def _world(self) -> World:
+        names = [str(table["name"]) for table in self.scenario.protocol]
+        seed, shuffled = self.scenario.seed, self.scenario.order == "shuffled"
+        transport = Transport(TransportConfig(), seed, names)
+        return World(self.size.nodes, seed, threads=1, shuffled=shuffled, transport=transport)
+
+    def run(self, layers: Layers, noise: int) -> dict[str, NDArray[np.float64]]:
+        """What each private layer released in all cycles, one number after the other."""
+        world = self._world()
+        for layer in layers.values():
+            layer.redraw_secrets(noise)
+            layer.setup(world)
+        released: dict[str, list[NDArray[np.float64]]] = {name: [] for name in self.private}
+        for _ in range(self.size.cycles):
+            world.advance()
+            for layer in layers.values():
+                if world.fresh.size:
+                    layer.start(world, world.fresh)
+                layer.step(world)
+            for name in self.private:
+                released[name].append(layers[name].released())
+        return {name: np.concatenate(parts) for name, parts in released.items()}
+
+    def guarantees(self, pair: Pair) -> dict[str, Guarantee]:
+        """What each private layer states after a run."""
+        layers = self.stack(pair, 0, "record")
+        self.run(layers, 0)
+        return {name: layers[name].guarantee() for name in self.private}
+
+
+def _below(layer: Protocol[Any]) -> set[str]:
+    """The layer's name and those of all layers that it builds on."""
+    names = {layer.name}
+    for _, value in layer.config:
+        if isinstance(value, Protocol) and not isinstance(value, Raw):
+            names |= _below(value)
+    return names
+
+
+def _largest(wanted: list[Audited]) -> Audited:
+    """As large as all of them need, with records that suit all."""
+    sizes = np.array([each[:4] for each in wanted] or [Audited()[:4]]).max(axis=0)
+    nodes, records, features, cycles = sizes.tolist()
+    return Audited(nodes, records, features, cycles, "l2" if {each.norm for each in wanted} == {"l2"} else "l1")
+
+
+def _with_changes(scenario: Scenario, layers: Layers, wanted: dict[str, Audited]) -> Scenario:
+    tables = [dict(table) for table in scenario.protocol if table["name"] in wanted]
+    for place, table in enumerate(tables):
+        name = str(table["name"])
+        if isinstance(layers[name], Overlay):
+            tables[place] = {"name": name, "use": "uniform"}
+        else:
+            tables[place] = {key: v for key, v in table.items() if key not in SCHEDULE} | wanted[name].changes
+    return scenario.change({"protocol": tables, "churn": [], "adversary": [], "transport": {}, "sweep": {}, "case": []})

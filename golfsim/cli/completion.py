@@ -1,0 +1,53 @@
+"""What a shell offers when a user presses the tab key. Nothing heavy is imported: it must answer at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from pathlib import Path
+
+from golfsim.cli import manual
+from golfsim.core.paths import shipped, shipped_scenarios
+
+TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "settings", "scenarios")
+
+
+def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
+    return sorted(word for word in words if word.startswith(incomplete))
+
+
+def files(incomplete: str) -> list[str]:
+    """Scenario files and folders below the working folder, and the scenarios that come with golfsim."""
+    folder = incomplete[: incomplete.rfind("/") + 1]
+    found = list(Path(folder or ".").glob("*")) if Path(folder or ".").is_dir() else []
+    own = [f"{folder}{path.name}" for path in found if path.suffix == ".toml" and path.is_file()]
+    below = [f"{folder}{path.name}/" for path in found if path.is_dir() and not path.name.startswith(".")]
+    return _beginning(incomplete, [*own, *below, *(() if folder else shipped_scenarios())])
+
+
+def topics(incomplete: str) -> list[str]:
+    """What can be listed."""
+    return _beginning(incomplete, TOPICS)
+
+
+def named(topic: str | None, incomplete: str) -> list[str]:
+    """The names within a topic, of those that are known without loading anything."""
+    names = _NAMES.get(topic or "", lambda: ())
+    return _beginning(incomplete, names())
+
+
+def sets(incomplete: str) -> list[str]:
+    """Data sets that have a card."""
+    return named("datasets", incomplete)
+
+
+def pages(incomplete: str) -> list[str]:
+    """Pages of the manual."""
+    return _beginning(incomplete, manual.pages())
+
+
+_NAMES: dict[str, Callable[[], Iterable[str]]] = {
+    "protocols": lambda: {point.name for point in metadata.entry_points(group="golfsim.protocols")},
+    "datasets": lambda: (path.stem for path in shipped("data").glob("*.toml")),
+    "scenarios": shipped_scenarios,
+}

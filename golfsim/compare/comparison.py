@@ -1,0 +1,268 @@
+"""Which strategy wins, by how much, and whether it could be chance: paired over seeds.
+
+Runs with the same seed have the same split of the data, the same network and the same churn, so strategies are
+compared seed by seed. The test is Wilcoxon's signed-rank test, the interval a paired bootstrap of the mean difference,
+and Holm's correction makes all comparisons of a table hold together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from golfsim.compare.paired import (  # fmt: skip
+    DIGITS,
+    LEVEL,
+    Numbers,
+    holm,
+    interval,
+    rank_biserial,
+    rounded,
+    student,
+    wilcoxon,
+)
+from golfsim.compare.strategies import (
+    Better,
+    Curve,
+    Curves,
+    Key,
+    area,
+    block_keys,
+    curves_of,
+    default_by,
+    direction,
+    every_curve,
+    last,
+    reach,
+    rows_of,
+)
+from golfsim.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALL = ""  # the block of a comparison over all blocks
+
+
+@dataclass(frozen=True)
+class Final:
+    """A strategy in a block: the metric at the last observed cycle, mean and 95 % interval over runs, and the area."""
+
+    strategy: str
+    block: str
+    runs: int
+    mean: float
+    low: float | None
+    high: float | None
+    area: float | None  # the mean over log cycles that all strategies of the block have
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What it takes a strategy to reach the target: medians over runs, where a run that never does counts as ∞."""
+
+    strategy: str
+    block: str
+    runs: int
+    reached: int
+    cycles: float | None  # None: never
+    messages: float | None
+    bytes: float | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two strategies in a block, or over all blocks: `difference` is the mean of one minus other over seeds."""
+
+    one: str
+    other: str
+    block: str
+    pairs: int
+    zeros: int  # pairs without a difference, which the test leaves out
+    difference: float
+    low: float | None
+    high: float | None
+    effect: float  # matched-pairs rank-biserial correlation: 1 where every pair favours `one`'s larger values
+    p: float
+    p_holm: float = math.nan
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is hardly chance, all comparisons of the table considered."""
+        return self.p_holm < LEVEL
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A strategy over all blocks that have all strategies: how often it has the best mean, and its mean rank."""
+
+    strategy: str
+    mean: float
+    best: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is compared."""
+
+    by: str
+    metric: str
+    better: Better
+    target: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that can be said of some strategies; strategies stand in the order of their ranks."""
+
+    by: str
+    metric: str
+    better: Better
+    target: float | None
+    strategies: tuple[str, ...]
+    blocks: tuple[str, ...]
+    block_keys: tuple[str, ...]  # what tells blocks apart
+    finals: tuple[Final, ...]
+    pairs: tuple[Pair, ...]
+    overall: tuple[Pair, ...]  # over all blocks; empty where there is one
+    costs: tuple[Cost, ...]
+    ranks: tuple[Rank, ...]
+    friedman: float | None  # its p; None with fewer than three strategies or blocks
+    missing: tuple[str, ...]  # what could not be paired, in words
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: no NaN, no infinity."""
+        return _finite(asdict(self))  # type: ignore[no-any-return]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def compare(
+    frame: pd.DataFrame,
+    by: str | None = None,
+    metric: str = "accuracy",
+    layer: str | None = None,
+    target: float | None = None,
+    better: Better | None = None,
+) -> Comparison:
+    """Compare the strategies in a tidy log: the values of `by`, in blocks of whatever else varies."""
+    rows, name = rows_of(frame, metric, layer)
+    by = by or default_by(rows)
+    curves, missing = curves_of(frame, rows, name, by)
+    asked = Asked(by, name, better or direction(name), target)
+    return _compared(curves, tuple(block_keys(rows, by)), tuple(missing), asked)
+
+
+def costs(frame: pd.DataFrame, target: float, by: str = "layer", metric: str = "accuracy") -> tuple[Cost, ...]:
+    """What it takes each strategy to reach a target; unlike `compare` also of one strategy alone."""
+    rows, name = rows_of(frame, metric, None)
+    asked = Asked(by, name, direction(name), target)
+    return _costs(list(every_curve(frame, rows, name, by).items()), asked)
+
+
+def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], asked: Asked) -> Comparison:
+    blocks = list(dict.fromkeys(block for _, block in curves))
+    ranks, p = _ranking(curves, blocks, asked.better)
+    strategies = [rank.strategy for rank in ranks]
+    pairs = [pair for b in blocks for pair in _pairs(curves, strategies, [b], b)]
+    overall = _pairs(curves, strategies, blocks, ALL) if len(blocks) > 1 else []
+    if not pairs:
+        hint = "run them with the same `seed`"
+        raise UserError("no two strategies have a run with the same seed", hint=hint, docs="reports")
+    finals = [final for block in blocks for final in _finals(curves, block, strategies)]
+    return Comparison(
+        **asdict(asked), strategies=tuple(strategies), blocks=tuple(blocks), block_keys=keys, finals=tuple(finals),
+        pairs=_corrected(pairs), overall=_corrected(overall), costs=_costs(_ordered(curves, blocks, strategies), asked),
+        ranks=tuple(ranks), friedman=p, missing=missing,
+    )  # fmt: skip
+
+
+def _ordered(
+    curves: Curves, blocks: list[str], strategies: list[str]
+) -> list[tuple[tuple[str, str], dict[int, Curve]]]:
+    keys = [(strategy, block) for block in blocks for strategy in strategies]
+    return [(key, curves[key]) for key in keys if key in curves]
+
+
+def _finals(curves: Curves, block: str, strategies: list[str]) -> Iterable[Final]:
+    """Each strategy of a block."""
+    here = _ordered(curves, [block], strategies)
+    low = max(curve.cycles[0] for _, runs in here for curve in runs.values())
+    high = min(curve.cycles[-1] for _, runs in here for curve in runs.values())
+    for (strategy, _), runs in here:
+        values = np.array([last(curve) for curve in runs.values()])
+        areas = [area(curve, low, high) for curve in runs.values()] if low < high else []
+        low_mean, high_mean = student(values) or (None, None)
+        mean_area = float(np.mean(areas)) if areas else None
+        yield Final(strategy, block, len(runs), float(values.mean()), low_mean, high_mean, mean_area)
+
+
+def _costs(runs: list[tuple[Key, dict[int, Curve]]], asked: Asked) -> tuple[Cost, ...]:
+    target = asked.target
+    return () if target is None else tuple(_cost(key, curves, target, asked.better) for key, curves in runs)
+
+
+def _cost(key: Key, runs: dict[int, Curve], target: float, better: Better) -> Cost:
+    found = np.array([reach(curve, target, better) for curve in runs.values()])
+    # The upper one of two middle runs: their mean would be ∞ where only one of them never gets there.
+    cycles, messages, sizes = (_or_never(np.sort(column)[len(column) // 2]) for column in found.T)
+    return Cost(*key, len(runs), int(np.isfinite(found[:, 0]).sum()), cycles, messages, sizes)
+
+
+def _or_never(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _pairs(curves: Curves, strategies: list[str], blocks: list[str], name: str) -> list[Pair]:
+    """Each two strategies, the one of better rank first; differences are averaged over the blocks that both have."""
+    found = []
+    for one, other in itertools.combinations(strategies, 2):
+        shared = [block for block in blocks if (one, block) in curves and (other, block) in curves]
+        differences = [_differences(curves[one, block], curves[other, block]) for block in shared]
+        seeds = set.intersection(*(set(d) for d in differences)) if differences else set()
+        if seeds:
+            means = np.array([np.mean([d[seed] for d in differences]) for seed in sorted(seeds)])
+            found.append(_pair(one, other, name, means))
+    return found
+
+
+def _differences(one: dict[int, Curve], other: dict[int, Curve]) -> dict[int, float]:
+    return {seed: last(curve) - last(other[seed]) for seed, curve in one.items() if seed in other}
+
+
+def _pair(one: str, other: str, block: str, d: Numbers) -> Pair:
+    zeros = int((rounded(d) == 0).sum())
+    low, high = interval(d) or (None, None)
+    return Pair(one, other, block, d.size, zeros, float(d.mean()), low, high, rank_biserial(d), wilcoxon(d))
+
+
+def _corrected(pairs: list[Pair]) -> tuple[Pair, ...]:
+    return tuple(replace(pair, p_holm=p) for pair, p in zip(pairs, holm([pair.p for pair in pairs]), strict=True))
+
+
+def _ranking(curves: Curves, blocks: list[str], better: Better) -> tuple[list[Rank], float | None]:
+    """Strategies from the best mean rank on, and Friedman's p; blocks that lack a strategy count only if all do."""
+    from scipy.stats import friedmanchisquare, rankdata
+
+    strategies = list(dict.fromkeys(strategy for strategy, _ in curves))
+    means = {key: float(np.mean([last(curve) for curve in runs.values()])) for key, runs in curves.items()}
+    whole = [block for block in blocks if all((strategy, block) in curves for strategy in strategies)]
+    worst = -math.inf if better == "higher" else math.inf
+    table = np.array([[means.get((s, b), worst) for s in strategies] for b in whole or blocks])
+    ranks = rankdata(np.round(-table if better == "higher" else table, DIGITS), axis=1)
+    best = ranks == ranks.min(axis=1, keepdims=True)
+    found = [Rank(s, float(ranks[:, n].mean()), int(best[:, n].sum())) for n, s in enumerate(strategies)]
+    varies = len(strategies) > 2 and len(whole) > 2 and np.ptp(ranks) > 0
+    p = float(friedmanchisquare(*table.T).pvalue) if varies else None
+    return sorted(found, key=lambda rank: rank.mean), p

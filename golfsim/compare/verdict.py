@@ -1,0 +1,247 @@
+"""A comparison in words and tables, for the terminal and for pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from golfsim.compare.comparison import Comparison, Cost, Pair
+from golfsim.compare.paired import LEAST_PAIRS, LEVEL, RESAMPLES
+from golfsim.runs.results import DATA
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NEVER = "never"
+NAMED = 5  # missing pairs that are named
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words under a title; the columns from `numbers` on hold numbers."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: int
+
+
+def sentence(found: Comparison) -> str:
+    """Who wins, by how much, and whether it could be chance."""
+    first, second = found.ranks[0], found.ranks[1]
+    pair = _between(found, first.strategy, second.strategy)
+    if first.mean == second.mean and (pair is None or pair.difference == 0):
+        return f"“{first.strategy}” and “{second.strategy}” share the first place in {found.metric}."
+    return f"{_lead(found)} {_margin(found, pair)}"
+
+
+def _lead(found: Comparison) -> str:
+    first, count = found.ranks[0], len(found.blocks)
+    if count == 1:
+        where = f" at {found.blocks[0]}" if found.blocks[0] else ""
+        return f"“{first.strategy}” has the best {found.metric}{where}."
+    what = "data sets" if set(found.block_keys) <= set(DATA) else "blocks"
+    return f"“{first.strategy}” is best in {first.best} of {count} {what} ({found.metric}, mean rank {first.mean:.2f})."
+
+
+def _margin(found: Comparison, pair: Pair | None) -> str:
+    if pair is None:
+        return f"It has no seed in common with “{found.ranks[1].strategy}”, the next one."
+    where = " over all of them" if len(found.blocks) > 1 else ""
+    size = sizes([pair])[0]
+    return f"The difference to “{pair.other}”{where} is {size}, {_chance(pair)}."
+
+
+def _chance(pair: Pair) -> str:
+    if pair.pairs - pair.zeros < LEAST_PAIRS:
+        return f"from {pair.pairs} pairs of runs: too few to tell it from chance"
+    verdict = "which is hardly chance" if pair.significant else "which may be chance"
+    return f"p {p_value(pair.p_holm, '= ')} (Holm), {verdict}"
+
+
+def _between(found: Comparison, one: str, other: str) -> Pair | None:
+    pairs = found.overall or found.pairs
+    return next((pair for pair in pairs if (pair.one, pair.other) == (one, other)), None)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def notes(found: Comparison) -> list[str]:
+    """What one has to know to read the tables, and what was left out."""
+    told = [
+        f"{found.metric}: {found.better} is better; the value at the last observed cycle. Runs are paired by seed. "
+        f"p: Wilcoxon's signed-rank test, corrected by Holm for {counted(len(found.pairs), 'comparison')} by block"
+        + (f" and apart from these for the {len(found.overall)} over all blocks" if found.overall else "")
+        + f". In brackets: 95 % bootstrap interval of the mean difference ({RESAMPLES} resamples; a little too narrow "
+        "for few runs). Effect: matched-pairs rank-biserial correlation, from −1 to 1. Area: mean over log cycles."
+    ]
+    told += [] if found.target is None else [cost_note(found.target)]
+    return told + _limits(found) + [f"Left out: {text}." for text in _first(found.missing)]
+
+
+def cost_note(target: float) -> str:
+    """What one has to know to read a table of costs."""
+    return (
+        f"To reach {target:g}: the metric is taken as a straight line in log cycles between observations; "
+        "the median run, where one that never gets there counts as ∞; messages and bytes of the layer itself."
+    )
+
+
+def _limits(found: Comparison) -> list[str]:
+    """What so few runs cannot show, however large the differences are."""
+    few = [pair for pair in found.pairs if pair.pairs - pair.zeros < LEAST_PAIRS]
+    least = min(2.0 ** (1 - pair.pairs) for pair in found.pairs) * len(found.pairs)
+    if few:
+        return [
+            f"{len(few)} of {len(found.pairs)} comparisons have fewer than {LEAST_PAIRS} pairs of runs that differ: "
+            f"there the test cannot fall below {LEVEL:g}, whatever the difference; look at the intervals, and run more."
+        ]
+    if least >= LEVEL:
+        return [
+            f"With {counted(len(found.pairs), 'comparison')} and so few runs no corrected p by block can fall below "
+            f"{least:.2g}: run more seeds, or compare fewer strategies."
+        ]
+    return []
+
+
+def _first(missing: Iterable[str]) -> list[str]:
+    told = list(missing)
+    more = [f"{len(told) - NAMED} more of the kind"] if len(told) > NAMED else []
+    return told[:NAMED] + more
+
+
+def tables(found: Comparison) -> list[Table]:
+    """All that was found."""
+    cost = [] if found.target is None else [cost_table(found.costs, found.metric, found.target)]
+    return [_finals(found), *differences(found), *cost]
+
+
+def differences(found: Comparison) -> list[Table]:
+    """Strategies against each other: differences and, over several blocks, ranks."""
+    made = [_pairs("Differences over all blocks", found.overall, False)] if found.overall else []
+    made += [_pairs("Differences by block" if found.overall else "Differences", found.pairs, len(found.blocks) > 1)]
+    return made + ([_ranks(found)] if len(found.blocks) > 1 else [])
+
+
+def _finals(found: Comparison) -> Table:
+    blocks = len(found.blocks) > 1
+    means = plus_minus([(final.mean, final.high) for final in found.finals])
+    areas = numbers([final.area for final in found.finals])
+    rows = tuple(
+        (*([final.block] if blocks else []), final.strategy, str(final.runs), mean, area)
+        for final, mean, area in zip(found.finals, means, areas, strict=True)
+    )
+    header = (*(["block"] if blocks else []), "strategy", "runs", f"{found.metric}, mean ± 95 %", "area")
+    return Table("Last values", header, rows, 2 if blocks else 1)
+
+
+def _pairs(title: str, pairs: Iterable[Pair], blocks: bool) -> Table:
+    pairs = list(pairs)
+    rows = tuple(
+        (*([pair.block] if blocks else []), f"{pair.one} − {pair.other}", str(pair.pairs), size, *_chances(pair))
+        for pair, size in zip(pairs, sizes(pairs), strict=True)
+    )
+    header = ("strategies", "pairs", "difference [95 % interval]", "effect", "p", "p (Holm)")
+    return Table(title, (*(["block"] if blocks else []), *header), rows, 2 if blocks else 1)
+
+
+def _chances(pair: Pair) -> tuple[str, str, str]:
+    return f"{pair.effect:+.2f}", p_value(pair.p), p_value(pair.p_holm) + "*" * pair.significant
+
+
+def cost_table(costs: Iterable[Cost], metric: str, target: float) -> Table:
+    """What it takes to get somewhere: cycles, messages, bytes."""
+    costs = list(costs)
+    blocks = len({cost.block for cost in costs}) > 1
+    columns = [
+        [number(getattr(cost, name), decimals, NEVER) for cost in costs]
+        for name, decimals in (("cycles", 1), ("messages", 0), ("bytes", 0))
+    ]
+    rows = tuple(
+        (*([cost.block] if blocks else []), cost.strategy, f"{cost.reached} of {cost.runs}", *sizes)
+        for cost, *sizes in zip(costs, *columns, strict=True)
+    )
+    header = (*(["block"] if blocks else []), "strategy", "reached", "cycles", "messages", "bytes")
+    return Table(f"To reach {metric} = {target:g}", header, rows, 2 if blocks else 1)
+
+
+def _ranks(found: Comparison) -> Table:
+    test = "" if found.friedman is None else f" (Friedman's test: p {p_value(found.friedman, '= ')})"
+    rows = tuple((rank.strategy, f"{rank.mean:.2f}", str(rank.best)) for rank in found.ranks)
+    return Table(f"Ranks over blocks{test}", ("strategy", "mean rank", "best in"), rows, 1)
+
+
+def places(values: Iterable[float | None]) -> int:
+    """How many decimals all numbers of a column have: four for shares, fewer for large numbers, more for tiny ones."""
+    largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
+    if largest == 0:
+        return 4
+    order = math.floor(math.log10(largest))
+    return max(0, 4 - max(0, order)) if order >= -2 else min(2 - order, 12)
+
+
+def number(value: float | None, decimals: int, nothing: str = "–", sign: str = "") -> str:
+    """A number with so many decimals, with separators where it is large."""
+    if value is None or not math.isfinite(value):
+        return "∞" if value == math.inf else nothing
+    return f"{value:{sign},.{decimals}f}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def numbers(values: Sequence[float | None]) -> list[str]:
+    """The numbers of a column, all with as many decimals."""
+    decimals = places(values)
+    return [number(value, decimals) for value in values]
+
+
+def plus_minus(means: Sequence[tuple[float, float | None]]) -> list[str]:
+    """Means, each with half of its interval, given by its upper end."""
+    decimals = places([mean for mean, _ in means])
+    halves = [0.0 if high is None else high - mean for mean, high in means]
+    return [
+        number(mean, decimals) + (f" ± {number(half, decimals)}" if half > 0 else "")
+        for (mean, _), half in zip(means, halves, strict=True)
+    ]
+
+
+def sizes(pairs: Sequence[Pair]) -> list[str]:
+    """Differences with their intervals in brackets."""
+    decimals = places([pair.difference for pair in pairs])
+
+    def size(pair: Pair) -> str:
+        difference, low, high = (number(v, decimals, sign="+") for v in (pair.difference, pair.low, pair.high))
+        return difference if pair.low is None else f"{difference} [{low}, {high}]"
+
+    return [size(pair) for pair in pairs]
+
+
+def p_value(p: float, equals: str = "") -> str:
+    """Three digits; never 0."""
+    return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
+
+
+def rendered(found: Comparison) -> Iterable[RenderableType]:
+    """For the terminal: the sentence, the tables, the notes."""
+    from rich.table import Table as Box
+    from rich.text import Text
+
+    yield Text(sentence(found), "bold")
+    for table in tables(found):
+        box = Box(title=Text(table.title), title_justify="left", title_style="", show_edge=False, pad_edge=False)
+        for place, name in enumerate(table.header):
+            box.add_column(
+                Text(name),
+                justify="right" if place >= table.numbers else "left",
+                overflow="fold",
+                no_wrap=place >= table.numbers,
+            )
+        for row in table.rows:
+            box.add_row(*map(Text, row))
+        yield Text()
+        yield box
+    yield Text()
+    yield from (Text(note, "dim") for note in notes(found))

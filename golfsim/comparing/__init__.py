@@ -1,1 +1,0 @@
-"""Which strategy wins: statistics of paired runs, in numbers and in words."""

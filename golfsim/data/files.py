@@ -1,0 +1,425 @@
+"""A user's own file as a data set: CSV, Parquet, npz or svmlight, told apart by the file's extension."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.memory import available, readable
+from golfsim.core.paths import is_file
+from golfsim.core.settings import DataConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CATEGORIES = 1000
+MOST_COLUMNS = 100_000  # of a table: each is looked at by itself
+LONGEST_HEADER = 1 << 26  # bytes
+MOST_VALUES = 2**31  # records × features that a sparse file may unfold to
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Records as they were read: not yet split, not yet scaled."""
+
+    x: NDArray[Any]
+    y: NDArray[np.int32]
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    test_x: NDArray[Any] | None = None
+    test_y: NDArray[np.int32] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    test_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of test_x, where there is one
+
+    def digest(self) -> str:
+        """A hash of everything that was read."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        total = hashlib.sha256(repr((self.features, self.classes)).encode())
+        for array in (self.x, self.y, self.test_x, self.test_y, *self.columns.values(), *self.test_columns.values()):
+            if array is not None:
+                total.update(f"{array.dtype.str}{array.shape}".encode())
+                total.update(np.ascontiguousarray(array).data if array.size else b"")
+        return total.hexdigest()
+
+    def laid_out(self, folder: Path) -> Path:
+        """Write the arrays below `folder` unless they are there, so that `mapped` can read them; returns where."""
+        place = folder / self.digest()
+        if not place.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            aside = Path(tempfile.mkdtemp(dir=folder))
+            try:
+                self._save(aside)
+                with suppress(OSError):  # another process was faster
+                    os.replace(aside, place)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+        return place
+
+    def _save(self, folder: Path) -> None:
+        arrays = {"x": self.x, "y": self.y, "test_x": self.test_x, "test_y": self.test_y}
+        for side, columns in (("column", self.columns), ("test-column", self.test_columns)):
+            arrays |= {f"{side}-{i}": columns[name] for i, name in enumerate(self.columns) if name in columns}
+        for name, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        names = {"features": self.features, "classes": self.classes, "columns": list(self.columns)}
+        (folder / "names.json").write_text(json.dumps(names), encoding="utf-8")
+
+    @classmethod
+    def mapped(cls, place: Path) -> Raw:
+        """What `laid_out` has written, mapped into memory: processes share it, and only what is used is read."""
+        names = json.loads((place / "names.json").read_text(encoding="utf-8"))
+
+        def array(name: str) -> Any:
+            file = place / f"{name}.npy"
+            return np.load(file, mmap_mode="r", allow_pickle=False) if file.exists() else None
+
+        def columns(side: str) -> dict[str, Any]:
+            found = {name: array(f"{side}-{i}") for i, name in enumerate(names["columns"])}
+            return {name: values for name, values in found.items() if values is not None}
+
+        found = cls(
+            array("x"), array("y"), tuple(names["features"]), tuple(names["classes"]),
+            array("test_x"), array("test_y"), columns("column"), columns("test-column"),
+        )  # fmt: skip
+        found.__dict__["_digest"] = place.name
+        return found
+
+
+def read(config: DataConfig, folder: Path) -> Raw:
+    """Read `data.file`, and `data.test_file` if there is one, relative to `folder`."""
+    assert config.file is not None
+    paths = [_existing(config.file, folder, "data.file")]
+    if config.test_file is not None:
+        paths.append(_existing(config.test_file, folder, "data.test_file"))
+        if paths[0].suffix.lower() != paths[1].suffix.lower():
+            _refuse("data.test_file", "the test file has another extension than data.file", "use the same format")
+    read_paths = _READERS.get(paths[0].suffix.lower())
+    if read_paths is None:
+        _refuse("data.file", f"cannot tell the format of {paths[0].name}", "extensions: " + " ".join(_READERS))
+    return read_paths(paths, config)
+
+
+def _refuse(key: str, what: str, hint: str | None = None) -> NoReturn:
+    raise UserError(what, key=key, hint=hint)
+
+
+def _existing(name: str, folder: Path, key: str) -> Path:
+    path = folder / name
+    if not is_file(path):
+        _refuse(key, f"there is no file {path}", "the path is relative to the scenario file")
+    _refuse_huge(path, path.stat().st_size, key)
+    return path
+
+
+def _refuse_huge(path: Path, size: int, key: str = "data.file") -> None:
+    """Refuse what does not fit into memory before it is read: small files can say that they unfold to very much."""
+    if size > available():
+        _refuse(
+            key,
+            f"{path.name} unfolds to {readable(size)}, {readable(available())} of memory are available",
+            "take fewer records or features",
+        )
+
+
+def _opened(read_one: Callable[[Path], Any], path: Path, key: str) -> Any:
+    """What `read_one` makes of `path`; whatever a format's library raises is told as unreadable content."""
+    try:
+        return read_one(path)
+    except UserError as error:
+        _refuse(key, error.what, error.hint)
+    except MemoryError:
+        _refuse(key, f"{path.name} does not fit into memory", "take fewer records or features")
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        _refuse(key, f"cannot read {path.name} as {path.suffix}: {reason}", "check the file's format and extension")
+
+
+def _keys(paths: list[Path]) -> list[tuple[Path, str]]:
+    return list(zip(paths, ("data.file", "data.test_file"), strict=False))
+
+
+# Tables: CSV and Parquet
+
+
+def _read_table(paths: list[Path], config: DataConfig) -> Raw:
+    tables = [_opened(_table, path, key) for path, key in _keys(paths)]
+    label = _label_of(tables[0], config.label)
+    if len(tables) == 2 and set(tables[0].columns) != set(tables[1].columns):
+        odd = sorted(set(tables[0].columns) ^ set(tables[1].columns))
+        _refuse("data.test_file", f"its columns differ from those of data.file: {', '.join(odd[:5])}")
+    labels = [table.pop(label).to_numpy() for table in tables]
+    categories = _categories(tables[0])
+    columns = [{name: table[name].to_numpy().astype(str) for name in categories} for table in tables]
+    arrays = [
+        _encoded(table[list(tables[0].columns)], categories, key)
+        for table, (_, key) in zip(tables, _keys(paths), strict=True)
+    ]
+    names: list[str] = []
+    for column in tables[0].columns:
+        names += [f"{column}={value}" for value in categories[column]] if column in categories else [column]
+    return replace(_assembled(arrays, labels, tuple(names), columns[0]), test_columns=columns[1] if columns[1:] else {})
+
+
+def _table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    if path.suffix.lower() == ".parquet":
+        _refuse_wide_parquet(path)
+        table = pd.read_parquet(path)
+    else:
+        _refuse_wide(path, _header_columns(path))
+        table = pd.read_csv(path, skipinitialspace=True, low_memory=False)
+    table.columns = table.columns.astype(str)
+    if path.suffix.lower() == ".csv" and len(table.columns) and all(map(_is_number, table.columns)):
+        raise UserError(
+            f"{path.name} has no header: its first line is all numbers", key="data.file", hint="add a line of names"
+        )
+    return table
+
+
+def _refuse_wide(path: Path, columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        _refuse(
+            "data.file", f"{path.name} has more than {MOST_COLUMNS} columns", "npz and svmlight files may have more"
+        )
+
+
+def _header_columns(path: Path) -> int:
+    """How many columns the first line of a CSV has; no more of it is looked at than can matter."""
+    with path.open("rb") as file:
+        return file.readline(LONGEST_HEADER).count(b",") + 1
+
+
+def _refuse_wide_parquet(path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    about = pq.read_metadata(path)
+    _refuse_wide(path, about.num_columns)
+    _refuse_huge(path, about.num_rows * about.num_columns * 8)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _label_of(table: pd.DataFrame, label: str | None) -> str:
+    names = list(table.columns)
+    if label is not None and label not in names:
+        _refuse("data.label", f"there is no column “{label}” in data.file", nearest(label, names))
+    if len(names) < 2:
+        _refuse(
+            "data.file",
+            f"only {len(names)} column was found: a label and a feature are needed",
+            "CSV: columns are separated by commas",
+        )
+    return label if label is not None else names[-1]
+
+
+def _categories(table: pd.DataFrame) -> dict[str, list[str]]:
+    """The values of each column that is not numbers, in sorted order."""
+    import pandas as pd
+
+    found = {}
+    for name in table.columns:
+        column = table[name]
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+            continue
+        if not all(isinstance(value, str) for value in column.dropna().unique()):
+            _refuse(
+                "data.file", f"column “{name}” is neither numbers nor text", "convert it to numbers, or leave it out"
+            )
+        values = sorted(column.dropna().unique())
+        if len(values) > MOST_CATEGORIES:
+            _refuse(
+                "data.file",
+                f"column “{name}” is text with {len(values)} different values",
+                "mend stray text in a column of numbers, or leave the column out",
+            )
+        found[name] = values
+    return found
+
+
+def _encoded(table: pd.DataFrame, categories: dict[str, list[str]], key: str) -> NDArray[np.float64]:
+    """The table as numbers: text one-hot over `categories`, all zeros for a value that is not among them."""
+    import pandas as pd
+
+    if not categories and all(map(pd.api.types.is_numeric_dtype, table.dtypes)) and not table.isna().any(axis=None):
+        return table.to_numpy(dtype=np.float64)
+    blocks = []
+    for name in table.columns:
+        column = table[name]
+        if column.isna().any():
+            row = int(np.flatnonzero(column.isna())[0]) + 1
+            _refuse(key, f"column “{name}” has no value in record {row}", "fill it in, or leave the record out")
+        if name in categories:
+            blocks.append(column.to_numpy().astype(str)[:, None] == np.array(categories[name], dtype=str))
+        elif pd.api.types.is_numeric_dtype(column):
+            blocks.append(column.to_numpy(dtype=np.float64)[:, None])
+        else:
+            _refuse(key, f"column “{name}” is numbers in data.file and text here")
+    return np.concatenate(blocks, axis=1, dtype=np.float64)
+
+
+# Arrays: npz and svmlight
+
+
+def _read_npz(paths: list[Path], config: DataConfig) -> Raw:
+    _no_label(config)
+    found = [_opened(_arrays, path, key) for path, key in _keys(paths)]
+    own_test = "test_x" in found[0]
+    if own_test and len(found) == 2:
+        _refuse("data.test_file", "data.file already has test_x and test_y", "leave test_file out")
+    pairs = [(arrays["x"], arrays["y"]) for arrays in found]
+    if own_test:
+        pairs.append((found[0]["test_x"], found[0].get("test_y")))
+    for x, y in pairs:
+        if y is None or x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or x.dtype.kind not in "biuf":
+            _refuse("data.file", "x must be numbers [records, features], y one label a record (test_x, test_y alike)")
+    names = tuple(f"x{column}" for column in range(pairs[0][0].shape[1]))
+    return _assembled([x for x, _ in pairs], [y for _, y in pairs], names, {})
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    with zipfile.ZipFile(path) as packed:
+        _refuse_huge(path, sum(member.file_size for member in packed.infolist()))
+    with np.load(path, allow_pickle=False) as archive:
+        if not {"x", "y"} <= set(archive.files):
+            raise UserError(
+                f"{path.name} has the arrays {', '.join(archive.files) or '(none)'}",
+                key="data.file",
+                hint="x and y are needed",
+            )
+        return {name: archive[name] for name in archive.files if name in ("x", "y", "test_x", "test_y")}
+
+
+def _no_label(config: DataConfig) -> None:
+    if config.label is not None:
+        _refuse("data.label", "only CSV and Parquet files have label columns", "leave label out")
+
+
+def _read_svmlight(paths: list[Path], config: DataConfig) -> Raw:
+    from sklearn.datasets import load_svmlight_files
+
+    _no_label(config)
+
+    def read_all(_: Path) -> Any:
+        return load_svmlight_files([str(path) for path in paths])
+
+    for path, key in _keys(paths):
+        if path.stat().st_size == 0:
+            _refuse(key, f"{path.name} is empty")
+    found = _opened(read_all, paths[0], "data.file")
+    sparse, labels = found[0::2], found[1::2]
+    if any(x.shape[0] * x.shape[1] > MOST_VALUES for x in sparse):
+        _refuse(
+            "data.file",
+            f"{sparse[0].shape[0]} records of {sparse[0].shape[1]} features are too many",
+            "features are kept dense here",
+        )
+    names = tuple(f"x{column}" for column in range(sparse[0].shape[1]))
+    return _assembled([x.toarray() for x in sparse], labels, names, {})
+
+
+# What all formats share
+
+
+def _assembled(
+    arrays: list[Any], labels: list[NDArray[Any]], names: tuple[str, ...], columns: Mapping[str, NDArray[Any]]
+) -> Raw:
+    for x, key in zip(arrays, ("data.file", "data.test_file"), strict=False):
+        _check_values(x, names, key)
+    values = _class_values(labels[0], "data.file")
+    y = [_indexed(part, values, key) for part, key in zip(labels, ("data.file", "data.test_file"), strict=False)]
+    raw = Raw(arrays[0], y[0], names, tuple(map(_named, values)), columns=columns)
+    return replace(raw, test_x=arrays[1], test_y=y[1]) if len(arrays) == 2 else raw
+
+
+def _check_values(x: NDArray[Any], names: tuple[str, ...], key: str) -> None:
+    if x.shape[0] == 0 or x.shape[1] == 0:
+        _refuse(key, "there are no records" if x.shape[0] == 0 else "there are no features")
+    if x.shape[1] != len(names):
+        _refuse(key, f"it has {x.shape[1]} features, the training records have {len(names)}")
+    with np.errstate(invalid="ignore"):
+        bad = np.argwhere(~(np.abs(x.astype(np.float64, copy=False)) <= LARGEST))
+    if len(bad):
+        row, column = bad[0]
+        _refuse(
+            key,
+            f"feature “{names[column]}” is {x[row, column]} in record {row + 1}",
+            "mend the value, or leave the record out",
+        )
+
+
+def _class_values(labels: NDArray[Any], key: str) -> NDArray[Any]:
+    labels = _comparable(labels, key)
+    values = np.unique(labels)
+    if len(values) < 2:
+        _refuse(key, f"all records are of one class ({_named(values[0])})", "at least two classes are needed")
+    if labels.dtype.kind == "f" and not (values == np.rint(values)).all():
+        _refuse(
+            key,
+            f"the label is a quantity ({values[0]:g} … {values[-1]:g}), not a class",
+            "name the right column: label = …",
+        )
+    return values
+
+
+def _comparable(labels: NDArray[Any], key: str) -> NDArray[Any]:
+    """Labels as text or numbers, none missing."""
+    if labels.dtype.kind in "biu":
+        return labels
+    missing = [not (isinstance(label, str) or _is_finite(label)) for label in labels]
+    if any(missing):
+        _refuse(key, f"record {missing.index(True) + 1} has no label", "fill it in, or leave the record out")
+    return labels if labels.dtype.kind == "f" else labels.astype(str)
+
+
+def _is_finite(label: Any) -> bool:
+    return isinstance(label, int | float | np.number) and bool(np.isfinite(label))
+
+
+def _indexed(labels: NDArray[Any], values: NDArray[Any], key: str) -> NDArray[np.int32]:
+    labels = _comparable(labels, key)
+    if (labels.dtype.kind == "U") != (values.dtype.kind == "U") or not np.isin(labels, values).all():
+        strange = labels[~np.isin(labels, values)]
+        shown = f": {_named(strange[0])}" if len(strange) else ""
+        _refuse(key, f"it has a label that data.file has not{shown}")
+    return np.searchsorted(values, labels).astype(np.int32)
+
+
+def _named(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, np.floating) else str(value)
+
+
+_READERS: dict[str, Callable[[list[Path], DataConfig], Raw]] = {
+    ".csv": _read_table,
+    ".parquet": _read_table,
+    ".npz": _read_npz,
+    ".svm": _read_svmlight,
+    ".libsvm": _read_svmlight,
+    ".svmlight": _read_svmlight,
+    ".txt": _read_svmlight,
+}

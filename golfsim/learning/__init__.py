@@ -1,0 +1,1 @@
+"""How models are updated, fitted, combined and tuned."""

@@ -1,0 +1,92 @@
+"""Votes of several linear models at one node, and what a tie means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.core.kernels import kernel
+from golfsim.core.rng import draw, unit
+from golfsim.protocol.learner import classify, score
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Tie = Literal["first", "last", "random", "score"]
+Numbers = NDArray[Any]
+Nodes = NDArray[np.int32]
+
+NUDGE = 1e-5  # decides ties, and no more: far below the weight of one vote among thousands
+
+
+def vote(w: Numbers, weight: csr_array, nodes: Nodes, x: Numbers, tie: Tie, key: np.uint64) -> Numbers:
+    """The weighted majority of models w [models of all nodes, linear, features] as scores [records, nodes, linear].
+
+    `weight` [nodes, models of all nodes] says who asks whom; a node without any weight has no opinion: 0. What counts
+    is each model's class, but its score decides between records with equal votes, and, by the rule "score", ties.
+    """
+    raw = score(w, x)  # [records, all models, linear]
+    whole = np.asarray(weight.sum(axis=1), np.float64)
+    lone = np.where(whole > 0, whole, 1)[None, :, None]
+    votes, lean = (_weighed(values, weight) / lone for values in (ballot(raw), bounded(raw)))
+    preference = NUDGE * _preference(lean, nodes, x, tie, key)
+    return np.asarray(votes + (whole > 0)[None, :, None] * (preference + NUDGE**2 * lean))
+
+
+def _weighed(values: Numbers, weight: csr_array) -> Numbers:
+    """Each node's weighted sum of values [records, all models, linear]."""
+    records, models, linear = values.shape
+    flat = values.transpose(1, 0, 2).reshape(models, records * linear)
+    found = np.zeros((weight.shape[0], records * linear))
+    add_weighted(weight.indptr, weight.indices, weight.data, np.ascontiguousarray(flat), found)
+    return found.reshape(-1, records, linear).transpose(1, 0, 2)
+
+
+def bounded(raw: Numbers) -> Numbers:
+    """Scores between −1 and 1 in their order, however large they are: noise makes some so."""
+    wide = raw.astype(np.float64)
+    return np.asarray(wide / (1 + np.abs(wide)))
+
+
+def ballot(raw: Numbers) -> Numbers:
+    """Each model's vote: ±1 for one linear model, else 1 for its class."""
+    if raw.shape[-1] == 1:
+        return np.where(raw >= 0, 1.0, -1.0)
+    chosen = classify(raw)[..., None]
+    return np.asarray(np.arange(raw.shape[-1]) == chosen, np.float64)
+
+
+def _preference(lean: Numbers, nodes: Nodes, x: Numbers, tie: Tie, key: np.uint64) -> Numbers:
+    """In which direction a tie falls, of size 1 at the most."""
+    linear = lean.shape[-1]
+    if tie == "score":
+        return lean
+    if tie == "random":
+        chance = np.empty(lean.shape)
+        toss(np.ascontiguousarray(x).view(np.uint32), nodes, key, chance)
+        return np.where(chance < 0.5, -1.0, 1.0) if linear == 1 else chance
+    rising: Numbers = np.arange(1, linear + 1) / linear
+    return rising if tie == "last" else -rising
+
+
+@kernel
+def add_weighted(start, column, weight, values, out):
+    """Add weight[k]·values[column[k]] to row r of the result, for each entry k of row r of a sparse matrix."""
+    for r in range(out.shape[0]):
+        for k in range(start[r], start[r + 1]):
+            for c in range(out.shape[1]):
+                out[r, c] += weight[k] * values[column[k], c]
+
+
+@kernel
+def toss(words, nodes, key, chance):
+    """A number for each record, node and class: whoever asks again, in whatever company, gets the same."""
+    for r in range(words.shape[0]):
+        record = draw(key, 0, 0, 0)
+        for f in range(words.shape[1]):
+            record = draw(record, words[r, f], 0, 0)
+        for n in range(nodes.size):
+            for m in range(chance.shape[2]):
+                chance[r, n, m] = unit(draw(record, 0, nodes[n], m))

@@ -1,0 +1,107 @@
+"""The mini-batch descent of Asplund & Frøystad (2015), which stops early: its models are not minima."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from golfsim.core.kernels import kernel, leaf
+from golfsim.core.simd import dot_between
+from golfsim.learning.erm.newton import LANES, loss_of, make_scratch, margins, padded, slopes
+from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
+
+SGD_RATES = (1e-2, 1e-1, 1.0, 1e1, 1e2)  # the source's γ
+SGD_FOLDS = 3
+SGD_EPOCHS = 100
+SGD_STOP = 0.01
+DIVERGED = 1e100  # a squared length that no sensible model has
+
+
+@leaf
+def summed_objective(loss, n, lam, w, margin):
+    """Σ loss + λ‖w‖² (Asplund & Frøystad 2015, equation 3.7, as a minimum)."""
+    total = 0.0
+    for i in range(n):
+        total += loss_of(loss, margin[i])
+    for f in range(w.size):
+        total += lam * w[f] * w[f]
+    return total
+
+
+@leaf
+def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
+    """Mini-batch descent on Σ loss + λ‖w‖² (Asplund & Frøystad 2015, equation 3.8 with its signs mended).
+
+    A step is α·(Σ over the batch of the loss's gradient + 2λw), α = γ/(1 + γλt) with t the epoch, from 0. It ends after
+    a step that changes the objective by less than `stop`, and where the model runs away.
+    """
+    margins(z, w, size, scratch.margin)
+    before = summed_objective(loss, n, lam, w, scratch.margin)
+    for epoch in range(epochs):
+        alpha = gamma / (1 + gamma * lam * epoch)
+        for lo in range(0, n, batch):
+            slopes(loss, scratch.margin, size, scratch.slope)
+            square = 0.0
+            for f in range(w.size):
+                total = dot_between(scratch.slope, 0, z, f, lo, min(lo + batch, n))
+                w[f] -= alpha * (total + 2 * lam * w[f])
+                square += w[f] * w[f]
+            if square > DIVERGED:
+                return
+            margins(z, w, size, scratch.margin)
+            if stop > 0:
+                after = summed_objective(loss, n, lam, w, scratch.margin)
+                if abs(after - before) < stop:
+                    return
+                before = after
+
+
+@leaf
+def wrong_sides(z, n, size, w, scratch):
+    """How many records a model does not put on their side."""
+    margins(z, w, size, scratch.margin)
+    wrong = 0
+    for i in range(n):
+        wrong += not scratch.margin[i] > 0
+    return wrong
+
+
+@kernel
+def best_rate(rows, node, m, models, fold, rates, batch, lam, loss, flat, w, scratch):
+    """The γ with the fewest mistakes on left-out folds after one epoch on the others; the first of equals."""
+    features, wrong = w.size, np.zeros(rates.size, np.int64)
+    for left_out in range(SGD_FOLDS):
+        rest, held = Part(fold, left_out, False), Part(fold, left_out, True)
+        for r in range(rates.size):
+            w[:] = 0
+            n = count(rows, node, rest)
+            size = padded(n, LANES)
+            z = flat[: features * size].reshape(features, size)
+            lay_out(rows, node, m, models, rest, z)
+            descend(z, n, size, batch, rates[r], lam, 1, 0.0, loss, w, scratch)
+            n = count(rows, node, held)
+            size = padded(n, LANES)
+            z = flat[: features * size].reshape(features, size)
+            lay_out(rows, node, m, models, held, z)
+            wrong[r] += wrong_sides(z, n, size, w, scratch)
+    return rates[np.argmin(wrong)]
+
+
+@kernel
+def fit_by_descent(nodes, lo, hi, rows, models, fold, rates, batch, lam, loss, w):
+    """The source's models of nodes lo … hi−1 of the list; `lam` belongs to the sum of losses."""
+    features = padded(rows.x.shape[1], LANES // 2)
+    everything = Part(np.empty(0, np.int32), 0, True)
+    largest = most_records(nodes, lo, hi, rows)
+    flat, model = np.empty(features * largest, np.float32), np.empty(features)
+    scratch = make_scratch(features, largest)
+    for e in range(lo, hi):
+        n = count(rows, nodes[e], everything)
+        size = padded(n, LANES)
+        z = flat[: features * size].reshape(features, size)
+        for m in range(models):
+            gamma = best_rate(rows, nodes[e], m, models, fold, rates, batch, lam[e], loss, flat, model, scratch)
+            lay_out(rows, nodes[e], m, models, everything, z)
+            model[:] = 0
+            descend(z, n, size, batch, gamma, lam[e], SGD_EPOCHS, SGD_STOP, loss, model, scratch)
+            for f in range(w.shape[1]):
+                w[e * models + m, f] = model[f]

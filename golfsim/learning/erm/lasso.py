@@ -1,0 +1,107 @@
+"""The Lasso: mean loss + λΣ|w|."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from golfsim.core.kernels import kernel, leaf
+from golfsim.learning.erm.newton import LANES, curvatures, go, hessian_of, keep, loss_of, make_scratch, padded
+from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
+
+
+@leaf
+def shrunk(value, by):
+    """The value, moved towards 0 by so much."""
+    return max(value - by, 0.0) if value > 0 else min(value + by, 0.0)
+
+
+@leaf
+def distance_from_best(w, gradient, lam):
+    """How far the point is from one that a proximal gradient step leaves alone."""
+    square = 0.0
+    for f in range(w.size):
+        move = w[f] - shrunk(w[f] - gradient[f], lam)
+        square += move * move
+    return np.sqrt(square)
+
+
+@leaf
+def lasso_step(hessian, n, gradient, w, lam, tolerance, product, step):
+    """The step to the minimum of the quadratic model plus λΣ|w|, by cyclic coordinate descent."""
+    for f in range(w.size):
+        step[f] = product[f] = 0.0
+    for _ in range(500):
+        largest = 0.0
+        for f in range(w.size):
+            bend = hessian[f, f] / n
+            if bend > 0:
+                here = w[f] + step[f]
+                change = shrunk(here - (gradient[f] + product[f]) / bend, lam / bend) - here
+                step[f] += change
+                for k in range(w.size):
+                    product[k] += (hessian[k, f] if k >= f else hessian[f, k]) / n * change
+                largest = max(largest, abs(change) * bend)
+        if largest <= tolerance:
+            break
+
+
+@leaf
+def lasso_objective(loss, n, lam, share, w, scratch):
+    """Mean loss + λΣ|w| after a share of the step."""
+    total = 0.0
+    for i in range(n):
+        total += loss_of(loss, scratch.margin[i] + share * (scratch.trial_margin[i] - scratch.margin[i])) / n
+    for f in range(w.size):
+        total += lam * abs(w[f] + share * scratch.step[f])
+    return total
+
+
+@leaf
+def lasso(z, n, size, lam, nothing, loss, tolerance, most, w, scratch):
+    """Minimise mean loss + λΣ|w| by proximal Newton steps (Lee, Sun & Saunders 2014); returns the distance left.
+
+    `nothing` stands for the linear term that this objective does not have.
+    """
+    for f in range(w.size):
+        scratch.step[f] = 0.0
+    go(z, n, size, 0.0, nothing, 0, loss, 0.0, w, scratch)
+    keep(z, size, w, scratch)
+    left = distance_from_best(w, scratch.gradient, lam)
+    for _ in range(most):
+        if left <= tolerance:
+            break
+        curvatures(loss, scratch.margin, size, scratch.curvature)
+        hessian_of(z, size, 0.0, scratch)
+        lasso_step(scratch.hessian, n, scratch.gradient, w, lam, 0.01 * min(left, lam), scratch.trial, scratch.step)
+        go(z, n, size, 0.0, nothing, 0, loss, 1.0, w, scratch)
+        start = lasso_objective(loss, n, lam, 0.0, w, scratch)
+        share = 1.0
+        while share > 1e-9 and lasso_objective(loss, n, lam, share, w, scratch) > start * (1 + 1e-15):
+            share /= 2
+        if share < 1:
+            go(z, n, size, 0.0, nothing, 0, loss, share, w, scratch)
+        keep(z, size, w, scratch)
+        left = distance_from_best(w, scratch.gradient, lam)
+    return left
+
+
+@kernel
+def fit_lasso(nodes, lo, hi, rows, loss, lam, tolerance, most, w, reached):
+    """The Lasso models of nodes lo … hi−1 of the list, as `fit_nodes`."""
+    models, features = reached.shape[1], padded(rows.x.shape[1], LANES // 2)
+    part, nothing = Part(np.empty(0, np.int32), 0, True), np.empty((0, 0))
+    largest = most_records(nodes, lo, hi, rows)
+    flat, model = np.empty(features * largest, np.float32), np.empty(features)
+    scratch = make_scratch(features, largest)
+    for e in range(lo, hi):
+        n = count(rows, nodes[e], part)
+        size = padded(n, LANES)
+        z = flat[: features * size].reshape(features, size)
+        for m in range(models):
+            model[:] = 0
+            reached[e, m] = 0
+            if n > 0:
+                lay_out(rows, nodes[e], m, models, part, z)
+                reached[e, m] = lasso(z, n, size, lam[e], nothing, loss, tolerance, most, model, scratch)
+            for f in range(w.shape[1]):
+                w[e * models + m, f] = model[f]

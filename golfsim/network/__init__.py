@@ -1,0 +1,1 @@
+"""The nodes and what lies between them: churn, messages, delays, partitions, adversaries."""

@@ -1,0 +1,465 @@
+"""Messages on their way: loss, delay, partition, and the mailbox that keeps what is under way."""
+
+from __future__ import annotations
+
+import math
+from functools import cache, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.core.kernels import kernel, leaf
+from golfsim.core.maths import exp_of, log_of
+from golfsim.core.memory import available, readable
+from golfsim.core.rng import draw, unit
+from golfsim.core.settings import Settings, Share
+from golfsim.core.simd import prefetch
+from golfsim.core.state import Stateful
+from golfsim.core.threads import over_ranges
+
+if TYPE_CHECKING:
+    from golfsim.network.world import World
+
+
+class Named(Protocol):
+    """Whoever sends messages: a layer, of which only the name is needed."""
+
+    name: str
+
+
+SENT, DELIVERED, LOST, BYTES = range(4)
+AHEAD = 8  # messages
+
+
+@kernel
+def send_all(key, cycle, k, src, dst, online, at_once, loss, side, arrives):
+    """Which messages arrive: (how many were sent, how many were not lost). A message to another side is lost."""
+    sent = passed = 0
+    for e in range(dst.size):
+        j = dst[e]
+        passes = j >= 0
+        sent += passes
+        if passes and loss > 0:
+            passes = unit(draw(key, cycle, src[e], 2 * k[e if k.size > 1 else 0])) >= loss
+        if passes and side.size > 0:
+            passes = side[src[e]] == side[j]
+        if passes and at_once:
+            passes = online[j]
+        arrives[e] = passes
+        passed += passes
+    return sent, passed
+
+
+@kernel
+def draw_lags(key, cycle, k, src, wanted, shortest, cumulative, lag):
+    """How many cycles each wanted message is under way, by the cumulative probabilities of the possible delays."""
+    last = cumulative.size - 1
+    for e in range(src.size):
+        if wanted[e]:
+            u = unit(draw(key, cycle, src[e], 2 * k[e if k.size > 1 else 0] + 1))
+            more = min(np.int64(u * cumulative.size), last)  # right at once where all delays are alike
+            while more > 0 and u <= cumulative[more - 1]:
+                more -= 1
+            while more < last and u > cumulative[more]:
+                more += 1
+            lag[e] = shortest + more
+
+
+LONGEST_DELAY = 100_000
+Cycles = Annotated[int, Field(ge=1, le=LONGEST_DELAY)]
+
+
+class DelayConfig(Settings):
+    """A distribution of delays, rounded up to whole cycles and cut off at a maximum."""
+
+    kind: Literal["lognormal", "exponential"]
+    max: Cycles = Field(description="the longest delay in cycles; longer draws count as this")
+    mu: float = Field(0.0, ge=-50, le=50, description="lognormal: mean of the logarithm of the delay in cycles")
+    sigma: float = Field(1.0, ge=0, le=10, description="lognormal: standard deviation of that logarithm")
+    mean: float = Field(1.0, gt=0, le=1e9, description="exponential: mean delay in cycles")
+
+    def cumulative(self) -> NDArray[np.float64]:
+        """The probability of a delay of at most 1, 2, … cycles."""
+        from scipy.special import ndtr
+
+        t = np.arange(1, self.max + 1)
+        if self.kind == "exponential":
+            below = 1 - exp_of(-t / self.mean)
+        elif self.sigma == 0:
+            below = (log_of(t) >= self.mu).astype(float)
+        else:
+            below = np.asarray(ndtr((log_of(t) - self.mu) / self.sigma))
+        below[-1] = 1
+        return below
+
+
+class PartitionConfig(Settings):
+    """A share of the nodes is cut off from the others between two cycles: no message crosses."""
+
+    share: Share = Field(description="the share of the nodes on the smaller side")
+    start: int = Field(alias="from", ge=1, description="the first cycle of the cut")
+    until: int = Field(ge=1, description="the last cycle of the cut")
+    contacts: int = Field(
+        0, ge=0, description="when the cut heals, so many nodes of the cut-off side learn of a node of the other side"
+    )
+
+    @model_validator(mode="after")
+    def _window(self) -> PartitionConfig:
+        if self.until < self.start:
+            raise ValueError(f"“until” ({self.until}) lies before “from” ({self.start})")
+        return self
+
+
+class TransportConfig(Settings):
+    """`[transport]`: what happens to messages on their way."""
+
+    loss: Share = Field(0.0, description="the probability that a message is lost")
+    delay: Annotated[int, Field(ge=0, le=LONGEST_DELAY)] | tuple[Cycles, Cycles] | DelayConfig = Field(
+        0,
+        description="cycles under way: 0 (effective at once), a fixed number, [from, to] with equal probability, "
+        "or a distribution with a maximum",
+    )
+    partition: tuple[PartitionConfig, ...] = Field((), description="cuts of the network")
+
+    @model_validator(mode="after")
+    def _order_of_delays(self) -> TransportConfig:
+        if isinstance(self.delay, tuple) and self.delay[0] > self.delay[1]:
+            raise ValueError(f"delay: expected [from, to] with from ≤ to; got {list(self.delay)}")
+        return self
+
+    def faults(self) -> frozenset[str]:
+        """What messages may suffer: of loss, delay and partition."""
+        asked = {"loss": self.loss > 0, "delay": self.delay != 0, "partition": bool(self.partition)}
+        return frozenset(name for name, there in asked.items() if there)
+
+    def lags(self) -> tuple[int, NDArray[np.float64]]:
+        """The shortest delay, and the probability of at most that many, one more, … cycles."""
+        if isinstance(self.delay, DelayConfig):
+            return 1, self.delay.cumulative()
+        low, high = (self.delay, self.delay) if isinstance(self.delay, int) else self.delay
+        return low, np.arange(1, high - low + 2) / (high - low + 1)
+
+
+NOTHING = np.empty(0, np.bool_)
+EVERYWHERE = np.empty(0, np.int8)
+NO_SLOTS = np.empty(0, np.int32)
+NO_PAIRS = np.empty((0, 2), np.int32)
+
+
+class Transport(Stateful):
+    """Carries the messages of all layers and counts them: sent = delivered + lost + under way, always."""
+
+    def __init__(self, config: TransportConfig, seed: int, layers: list[str]) -> None:
+        self._config = config
+        self._shortest, self._cumulative = config.lags()
+        self._row = {name: row for row, name in enumerate(layers)}
+        self._seed = seed
+        self._world: World | None = None
+        self._sides: list[NDArray[np.int8]] = []
+        self._reserved = 0  # bytes for messages under way, all layers
+        self.counts = np.zeros((len(layers), 4), np.int64)
+
+    @property
+    def longest(self) -> int:
+        """The most cycles a message can be under way; 0 when messages take effect at once."""
+        return self._shortest + self._cumulative.size - 1
+
+    @property
+    def delays(self) -> tuple[int, NDArray[np.float64]]:
+        """The shortest delay, and the probabilities of that many, one more, … cycles."""
+        return self._shortest, np.diff(self._cumulative, prepend=0.0)
+
+    @property
+    def faults(self) -> frozenset[str]:
+        """What messages may suffer."""
+        return self._config.faults()
+
+    @property
+    def loss(self) -> float:
+        """The probability that a message is lost."""
+        return self._config.loss
+
+    def attach(self, world: World) -> None:
+        """Tell the transport which nodes there are."""
+        self._world = world
+        everyone = np.arange(world.nodes, dtype=np.int32)
+        for number, cut in enumerate(self._config.partition):
+            chosen = rng.sample(self._cut_key(number), 0, everyone, round(cut.share * world.nodes))
+            side = np.zeros(world.nodes, np.int8)
+            side[chosen] = 1
+            self._sides.append(side)
+
+    def reserve(self, messages: int, rows: dict[str, NDArray[Any]]) -> None:
+        """Refuse a mailbox that does not fit into memory beside the others."""
+        need = messages * (24 + sum(int(np.prod(row.shape[1:])) * row.itemsize for row in rows.values()))
+        self._reserved += need
+        if messages >= 2**31 or self._reserved > available():
+            raise UserError(
+                f"up to {messages:,} messages can be under way, which needs {readable(need)} of memory, "
+                f"{readable(self._reserved)} with all layers; {readable(available())} are available",
+                key="transport.delay",
+                hint="shorten the longest delay, or simulate fewer nodes",
+            )
+
+    @property
+    def world(self) -> World:
+        """The world it carries messages in."""
+        assert self._world is not None
+        return self._world
+
+    def side(self) -> NDArray[np.int8]:
+        """The side of each node in this cycle; empty while the network is whole."""
+        cycle, found = self.world.cycle, EVERYWHERE
+        for cut, side in zip(self._config.partition, self._sides, strict=True):
+            if cut.start <= cycle <= cut.until:
+                found = side if found.size == 0 else (2 * found + side).astype(np.int8)
+        return found
+
+    def introductions(self) -> NDArray[np.int32]:
+        """Pairs (node, contact) of nodes that learn of one on the other side, now that a cut has healed."""
+        pairs = [NO_PAIRS]
+        for number, (cut, side) in enumerate(zip(self._config.partition, self._sides, strict=True)):
+            if self.world.cycle == cut.until + 1:
+                pairs.append(self._pairs(self._cut_key(number), side, cut.contacts))
+        return np.concatenate(pairs)
+
+    def _pairs(self, key: np.uint64, side: NDArray[np.int8], wanted: int) -> NDArray[np.int32]:
+        online = np.flatnonzero(self.world.online).astype(np.int32)
+        inside, outside = online[side[online] == 1], online[side[online] == 0]
+        if not (inside.size and outside.size):
+            return NO_PAIRS
+        nodes = rng.sample(key, self.world.cycle, inside, wanted)
+        return np.column_stack([nodes, outside[rng.integers(key, nodes, outside.size, self.world.cycle, 1)]])
+
+    def _cut_key(self, number: int) -> np.uint64:
+        return rng.key(self._seed, "transport", f"partition.{number}")
+
+    def send(
+        self,
+        layer: Named,
+        kind: str,
+        src: NDArray[np.int32],
+        dst: NDArray[np.int32],
+        bytes_each: int,
+        k: int | NDArray[np.int64] = 0,
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
+        """Send a message from each src to its dst (−1: none): which arrive, and after how many cycles (None: at once).
+
+        `k` tells apart several messages of one kind that a node sends in one cycle: one number for all, or one each.
+        """
+        world, key = self.world, self._key(layer, kind)
+        k = np.atleast_1d(np.asarray(k, np.int64))
+        arrives = np.empty(dst.size, np.bool_)
+        at_once = self.longest == 0
+        sent, passed = send_all(
+            key, world.cycle, k, src, dst, world.online, at_once, self._config.loss, self.side(), arrives
+        )
+        self.count(layer, sent=sent, delivered=passed if at_once else 0, lost=sent - passed, size=bytes_each)
+        return arrives, None if at_once else self._lags(key, src, k, arrives)
+
+    def lags(self, layer: Named, kind: str, senders: NDArray[np.int32]) -> NDArray[np.int32]:
+        """How many cycles messages sent now are under way; for layers whose senders are not nodes."""
+        return self._lags(self._key(layer, kind), senders, np.zeros(1, np.int64), np.ones(senders.size, np.bool_))
+
+    def _lags(
+        self, key: np.uint64, senders: NDArray[np.int32], k: NDArray[np.int64], wanted: NDArray[np.bool_]
+    ) -> NDArray[np.int32]:
+        lag = np.zeros(senders.size, np.int32)
+        draw_lags(key, self.world.cycle, k, senders, wanted, self._shortest, self._cumulative, lag)
+        return lag
+
+    def lost_on_the_way(self, layer: Named, kind: str, src: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which messages would be lost whatever their receiver, without entries where none can be.
+
+        For kernels that choose receivers as they go: such a one looks at `side` and counts for itself, see `count`.
+        """
+        if self._config.loss == 0:
+            return NOTHING
+        return rng.uniform(self._key(layer, kind), src, self.world.cycle) < self._config.loss
+
+    def count(self, layer: Named, *, sent: int, delivered: int, lost: int, size: int = 0) -> None:
+        """Add to a layer's counters; `size` is the bytes of each message sent."""
+        self.counts[self._row[layer.name]] += (sent, delivered, lost, sent * size)
+
+    def totals(self, layer: str) -> dict[str, int]:
+        """A layer's counters so far, by metric."""
+        sent, delivered, lost, size = (int(n) for n in self.counts[self._row[layer]])
+        return {
+            "messages.sent": sent,
+            "messages.delivered": delivered,
+            "messages.lost": lost,
+            "messages.under_way": sent - delivered - lost,
+            "bytes.sent": size,
+        }
+
+    def _key(self, layer: Named, kind: str) -> np.uint64:
+        return _key(self._seed, layer.name, kind)
+
+
+@cache
+def _key(seed: int, layer: str, kind: str) -> np.uint64:
+    return rng.key(seed, layer, f"transport.{kind}")
+
+
+@kernel
+def post(cycle, lag, src, dst, arrives, row, box_src, box_dst, box_due, free, count, slots, rows):
+    """Put each message that arrives into a free slot: how many, and how many slots are free then (−1: too few).
+
+    Notes slots and rows of the messages, in sending order.
+    """
+    n = 0
+    for e in range(dst.size):
+        if arrives[e]:
+            if count == 0:
+                return n, -1
+            count -= 1
+            slot = free[count]
+            box_src[slot], box_dst[slot], box_due[slot] = src[e], dst[e], cycle + lag[e]
+            slots[n], rows[n] = slot, row[e]
+            n += 1
+    return n, count
+
+
+@kernel
+def sort_by_due(slots, due, first, edges, out):
+    """Write the slots in the order they are due in, those of one cycle in sending order, and where each begins."""
+    for slot in slots:
+        edges[due[slot] - first + 1] += 1
+    for cycle in range(1, edges.size):
+        edges[cycle] += edges[cycle - 1]
+    place = edges.copy()
+    for slot in slots:
+        out[place[due[slot] - first]] = slot
+        place[due[slot] - first] += 1
+
+
+@kernel
+def collect(slots, online, side, box_src, box_dst, free, count, kept):
+    """Free the slots of messages that are due; one whose receiver is offline or behind a cut is lost."""
+    n = 0
+    for slot in slots:
+        free[count] = slot
+        count += 1
+        there = online.size == 0 or online[box_dst[slot]]
+        if there and (side.size == 0 or side[box_src[slot]] == side[box_dst[slot]]):
+            kept[n] = slot
+            n += 1
+    return n, count
+
+
+@leaf
+def copy_rows(source, row, target, slot, lo, hi):
+    """target[slot[e]] = source[row[e]] for e of lo … hi−1."""
+    for e in range(lo, hi):
+        if e + AHEAD < hi:
+            prefetch(source, row[e + AHEAD])
+            prefetch(target, slot[e + AHEAD])
+        for f in range(source.shape[1]):
+            target[slot[e], f] = source[row[e], f]
+
+
+class Mailbox(Stateful):
+    """The messages of one layer that are under way, with the rows they carry as these were when sent.
+
+    Rows live in slots. `rows` are arrays like those that will be sent: their row shape and type are taken. `each` is
+    how many messages a node sends in a cycle at most.
+    """
+
+    def __init__(self, layer: Named, world: World, each: int = 1, **rows: NDArray[Any]) -> None:
+        capacity = world.nodes * world.transport.longest * each
+        self._layer = layer
+        world.transport.reserve(capacity, rows)
+        self.src = np.zeros(capacity, np.int32)
+        self.dst = np.zeros(capacity, np.int32)
+        self.due_at = np.zeros(capacity, np.int32)
+        self.free = np.arange(capacity, dtype=np.int32)
+        self.free_count = capacity
+        self.number = np.zeros(capacity, np.int64)  # of each message, in sending order
+        self.sent = 0
+        self.collected = 0
+        self._queues: dict[int, list[NDArray[np.int32]]] = {}  # slots by the cycle they are due in, in sending order
+        for name, like in rows.items():
+            setattr(self, name, np.zeros((capacity, *like.shape[1:]), like.dtype))
+
+    @property
+    def under_way(self) -> int:
+        """How many messages are in it."""
+        return self.dst.size - self.free_count
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NDArray[Any]: ...
+
+    def put(
+        self,
+        world: World,
+        lag: NDArray[np.int32],
+        src: NDArray[np.int32],
+        dst: NDArray[np.int32],
+        arrives: NDArray[np.bool_],
+        row: NDArray[np.int32] | None = None,
+        **rows_of: NDArray[Any],
+    ) -> NDArray[np.int32]:
+        """Post the messages that arrive, each with a copy of a row of every array: its sender's, or the one given.
+
+        Returns the slots they are kept in, in sending order; what is not copied from rows is for the caller to fill in.
+        """
+        slots, rows = np.empty(dst.size, np.int32), np.empty(dst.size, np.int32)
+        n, self.free_count = post(
+            world.cycle, lag, src, dst, arrives, src if row is None else row, self.src, self.dst, self.due_at,
+            self.free, self.free_count, slots, rows,
+        )  # fmt: skip
+        if self.free_count < 0:
+            raise RuntimeError(f"{self._layer.name}: more messages than its mailbox was made for; see `each`")
+        slots = slots[:n]
+        self.number[slots] = np.arange(self.sent, self.sent + n)
+        self.sent += n
+        self._enqueue(slots, world.cycle + 1, world.transport.longest)
+        for name, source in rows_of.items():
+            over_ranges(world.threads, partial(copy_rows, flat(source), rows, flat(getattr(self, name)), slots), 0, n)
+        return slots
+
+    def _enqueue(self, slots: NDArray[np.int32], first: int, cycles: int) -> None:
+        """Append slots, in sending order, to the queues of the cycles they are due in: `first` and those after it."""
+        edges, by_due = np.zeros(cycles + 1, np.int64), np.empty(slots.size, np.int32)
+        sort_by_due(slots, self.due_at, first, edges, by_due)
+        for cycle, (start, stop) in enumerate(pairwise(edges.tolist()), first):
+            if start < stop:
+                self._queues.setdefault(cycle, []).append(by_due[start:stop])
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Take over a state, and put what is under way into its queues."""
+        super().restore(arrays)
+        used = np.ones(self.free.size, np.bool_)
+        used[self.free[: self.free_count]] = False
+        slots = np.flatnonzero(used).astype(np.int32)
+        slots = slots[np.argsort(self.number[slots])]
+        self._queues.clear()
+        if slots.size:
+            first = int(self.due_at[slots].min())
+            self._enqueue(slots, first, int(self.due_at[slots].max()) - first + 1)
+
+    def due(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """What is to be delivered now, in sending order: (slots, receivers); slots are valid until the next `put`."""
+        cycles = range(self.collected + 1, world.cycle + 1)
+        queued = [NO_SLOTS, *(part for cycle in cycles for part in self._queues.pop(cycle, ()))]
+        slots = np.concatenate(queued)
+        if len(cycles) > 1:  # the layer has rested: several cycles' mail is due
+            slots = slots[np.argsort(self.number[slots])]
+        self.collected = world.cycle
+        kept = np.empty(slots.size, np.int32)
+        n, self.free_count = collect(
+            slots, world.presence(), world.transport.side(), self.src, self.dst, self.free, self.free_count, kept
+        )
+        world.transport.count(self._layer, sent=0, delivered=n, lost=slots.size - n)
+        return kept[:n], self.dst[kept[:n]]
+
+
+def flat(rows: NDArray[Any]) -> NDArray[Any]:
+    """A view with one row of numbers an entry."""
+    return rows.reshape(len(rows), math.prod(rows.shape[1:]))

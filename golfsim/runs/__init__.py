@@ -1,0 +1,1 @@
+"""Runs and sweeps: one process, many workers, a cluster; the store of results."""

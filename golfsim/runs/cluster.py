@@ -1,0 +1,158 @@
+"""Runs on a Dask cluster: the same runs, sent to a scheduler that hands them to its workers.
+
+A worker sends the files of its run back as bytes, so results need no common file system. Where the results folder can
+be seen from the workers, they also keep their checkpoints there, and a run that was lost with its worker goes on from
+the last one.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from golfsim.core.errors import UserError
+from golfsim.core.files import write_whole
+from golfsim.core.paths import private
+from golfsim.runs.single import TRACE, Interrupt, Outcome, Task, Told, attempt
+from golfsim.runs.workers import next_of
+from golfsim.sim.log import ABOUT, LOG, SCENARIO
+from golfsim.sim.tables import FILES
+
+if TYPE_CHECKING:
+    from golfsim.runs.progress import Progress
+
+Files = dict[str, bytes]
+SECONDS_TO_CONNECT = 30
+KEPT = (SCENARIO, LOG, *FILES.values(), TRACE, ABOUT)  # in this order: with the last one a run is whole
+
+
+def execute(
+    tasks: list[Task], address: str, shares: tuple[int, int], shown: Progress, interrupt: Interrupt
+) -> Iterator[tuple[Task, Outcome]]:
+    """Submit the runs and bring back what the workers write; `local` starts a cluster on this machine."""
+    with _client(address, shares) as client, _visible(tasks) as mark:
+        ended: SimpleQueue[Any] = SimpleQueue()
+        waiting = {_submit(client, task, mark, ended): task for task in tasks}
+        begun = _begin({}, waiting, client, shown)
+        while waiting and not interrupt.asked:
+            if (future := next_of(ended)) is not None:
+                task = waiting.pop(future)
+                yield task, _outcome(task, future)
+                future.release()  # else the cluster would keep its files, and make them again if they are lost
+                begun.pop(task.hash, None)
+                _begin(begun, waiting, client, shown)
+        client.cancel(list(waiting))
+
+
+def _submit(client: Any, task: Task, mark: str, ended: SimpleQueue[Any]) -> Any:
+    future = client.submit(remote, task, mark, key=f"golfsim-{task.hash}", pure=False)
+    future.add_done_callback(ended.put)
+    return future
+
+
+def _begin(begun: dict[str, Task], waiting: dict[Any, Task], client: Any, shown: Progress) -> dict[str, Task]:
+    """Tell about as many runs as there are threads in the cluster: in this order it takes them."""
+    room = sum(client.nthreads().values()) - len(begun)
+    following = (task for task in waiting.values() if task.hash not in begun)
+    for task in islice(following, max(room, 0)):
+        begun[task.hash] = task
+        shown.begin(task)
+    return begun
+
+
+@contextmanager
+def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise UserError("a cluster needs Dask", hint='pip install "golfsim[cluster]"', docs="cluster") from None
+    try:
+        if address == "local":
+            with _deaf():
+                cluster: Any = LocalCluster(
+                    n_workers=shares[0], threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR,
+                    local_directory=str(private("dask")),  # where workers put pickles that they load again
+                )  # fmt: skip
+        else:
+            cluster = address
+        client = Client(cluster, timeout=SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        hint = "give the address that dask-scheduler prints, e.g. --scheduler tcp://node1:8786"
+        raise UserError(f"no Dask scheduler answers at {address}: {error}", hint=hint, docs="cluster") from None
+    try:
+        yield client
+    finally:
+        client.close()
+        if address == "local":
+            cluster.close()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Let processes that are started here not hear of Ctrl-C, which is for this process alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _visible(tasks: list[Task]) -> Iterator[str]:
+    """A file in the results folder by which a worker can tell whether it sees the same folder."""
+    folder = _common(tasks)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".visible-") as mark:
+        yield mark.name
+
+
+def _common(tasks: list[Task]) -> Path | None:
+    """The results folder: the nearest one above all runs that is there."""
+    found = next((folder for folder in tasks[0].folder.parents if folder.is_dir()), None) if tasks else None
+    return found
+
+
+def _outcome(task: Task, future: Any) -> Outcome:
+    """How a run ended, with its files written here."""
+    if future.status != "finished":
+        return Outcome("failed", error=f"the cluster gave it up: {future.exception()}")
+    outcome, files = future.result()
+    task.folder.mkdir(parents=True, exist_ok=True)
+    for name in KEPT:
+        if name in files:
+            content = files[name]
+            write_whole(task.folder / name, lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+# The worker's side
+
+
+def remote(task: Task, mark: str) -> tuple[Outcome, Files]:
+    """Make a run on a worker: what came of it, and the files it has written."""
+    _one_blas_thread()
+    with tempfile.TemporaryDirectory() as aside:
+        here = task if Path(mark).exists() else replace(task, folder=Path(aside))
+        outcome = attempt(here, Told(), Interrupt())
+        return outcome, {name: (here.folder / name).read_bytes() for name in KEPT if (here.folder / name).exists()}
+
+
+@cache
+def _one_blas_thread() -> None:
+    """For good: runs in other threads of this worker must not see another number in between."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1, "blas")

@@ -1,0 +1,133 @@
+"""What a scenario will cost, before it runs: its runs, and time and memory from a short trial of the largest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from golfsim.core.errors import UserError
+from golfsim.core.memory import available, most_used, readable
+from golfsim.runs import memory_forecast, single
+from golfsim.runs.batch import How, to_do
+from golfsim.runs.memory_forecast import Size
+from golfsim.runs.single import Task
+from golfsim.runs.store import Planned, Store, plan
+from golfsim.runs.workers import python
+from golfsim.scenario import sweep
+from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
+
+TRIAL_SECONDS = 3.0
+
+
+def of(scenario: Scenario, out: Path, how: How) -> dict[str, Any]:
+    """The runs that a scenario asks for, and what those that are missing will cost."""
+    with single.telling(scenario):
+        runs = plan(sweep.points(scenario))
+    there = {} if how.force else Store(out).whole(runs)
+    tasks = to_do(runs, there, out, how)
+    found = {"runs": len(runs), "there": len(runs) - len(tasks), "points": _points(runs, set(there))}
+    return found | ({"cost": _cost(tasks, how)} if tasks else {})
+
+
+def text(found: dict[str, Any]) -> str:
+    """The same for people."""
+    lines = [f"{found['runs']} runs, {found['there']} of them are there already"]
+    for point in found["points"]:
+        seeds = " to ".join(map(str, dict.fromkeys((point["seeds"][0], point["seeds"][-1]))))
+        done = f" ({point['there']} there)" if point["there"] else ""
+        lines.append(f"  {_words(point['values']) or 'one point'}: seed {seeds}{done}")
+    return "\n".join([*lines, *_cost_in_words(found["cost"])] if "cost" in found else lines)
+
+
+def _words(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
+
+
+def _points(runs: list[Planned], there: set[str]) -> list[dict[str, Any]]:
+    """For each point: its values, its seeds, and how many runs of it are there."""
+    found: dict[str, list[Planned]] = {}
+    for planned in runs:
+        found.setdefault(json.dumps(planned.point.values, ensure_ascii=False), []).append(planned)
+    return [
+        {
+            "values": members[0].point.values,
+            "seeds": [planned.seed for planned in members],
+            "there": sum(planned.hash in there for planned in members),
+        }
+        for members in found.values()
+    ]
+
+
+def _cost(tasks: list[Task], how: How) -> dict[str, Any]:
+    hungriest = memory_forecast.largest(tasks).point.scenario
+    most = memory_forecast.predicted(hungriest, how.shares(len(tasks))[1], how.paranoid)
+    if most is not None and most > available():
+        return {"refused": memory_forecast.too_large(most).what}
+    sizes = {id(task.point): Size.of(task.point.scenario).work for task in tasks}
+    largest = max(tasks, key=lambda task: sizes[id(task.point)] * task.point.scenario.cycles)
+    setup, a_cycle, memory = try_out(largest)
+    unit = sizes[id(largest.point)]
+    work = sum((setup + a_cycle * t.point.scenario.cycles) * sizes[id(t.point)] / unit for t in tasks)
+    workers, threads = how.shares(len(tasks))
+    return {
+        "seconds": work / workers,
+        "workers": workers,
+        "threads": threads,
+        "memory": memory,
+        "available": available(),
+        "judged_by": largest.point.values,
+    }
+
+
+def _cost_in_words(cost: dict[str, Any]) -> list[str]:
+    if "refused" in cost:
+        return [f"{cost['refused']}: it would be refused"]
+    workers, memory, there = cost["workers"], cost["memory"], cost["available"]
+    words = _words(cost["judged_by"])
+    lines = [
+        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {workers} workers of {cost['threads']} threads "
+        f"and {readable(memory)} of memory each, judged by a trial of the largest run{': ' + words if words else ''}"
+    ]
+    if workers * memory > there:
+        fitting = max(1, there // memory)
+        lines.append(f"only {readable(there)} of memory are available: take --workers {fitting}")
+    return lines
+
+
+def try_out(task: Task) -> tuple[float, float, int]:
+    """Seconds of setting up, seconds a cycle, and bytes of memory at the most; in a process of its own."""
+    words, packed = python("golfsim.runs.dry_run", "trial"), json.dumps(task.packed()).encode()
+    ended = subprocess.run(words, input=packed, capture_output=True, check=False)
+    if ended.returncode:
+        lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["it was ended"]
+        raise UserError(f"the trial of the largest run failed: {lines[-1]}", hint="the list of runs needs no trial")
+    setup, a_cycle, memory = json.loads(ended.stdout.splitlines()[-1])
+    return float(setup), float(a_cycle), int(memory)
+
+
+def trial() -> None:
+    """The process of a trial: a short run to compile what is needed, then one that counts."""
+    task = Task.unpacked(json.load(sys.stdin.buffer))
+    try:
+        _tried(task, 0.0)
+        setup, a_cycle = _tried(task, TRIAL_SECONDS)
+    except UserError as error:
+        sys.exit(str(error))
+    print(json.dumps([setup, a_cycle, most_used()]))
+
+
+def _tried(task: Task, seconds: float) -> tuple[float, float]:
+    begun = time.perf_counter()
+    with single.telling(task.point.scenario):
+        simulation = Simulation(task.point.scenario, task.run, task.threads)
+        ready = time.perf_counter()
+        for _ in simulation:
+            if time.perf_counter() - ready > seconds:
+                break
+    return ready - begun, (time.perf_counter() - ready) / simulation.world.cycle

@@ -1,0 +1,280 @@
+"""What runs show while they run: a live bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from golfsim.runs.single import Outcome, Task
+    from golfsim.sim.simulation import Simulation
+
+SECONDS_BETWEEN_LINES = 5.0
+REFRESHES_A_SECOND = 10
+
+Told = Callable[[str, int, int | None], None]
+
+
+COMPILING = "compiling kernels (first run only)"
+EARLY = 30.0  # seconds: until then little of a run says nothing about the time that the rest will take
+LITTLE = 0.05
+
+
+class Progress:
+    """Is told about each run and its cycles; also keeps count of them."""
+
+    def plan(self, runs: int, there: int) -> None:
+        """So many runs are asked for, and so many of them are there already."""
+        self.runs, self.there = runs, there
+        self.done, self.failed = there, 0
+        self.under_way: dict[str, tuple[Task, int]] = {}  # by hash: the run, and its cycle
+        self._earlier: dict[str, float] = {}  # by hash: the share of a resumed run that was made before
+        self._begun = time.monotonic()
+        self._compiling = False
+
+    def begin(self, task: Task) -> None:
+        """A run begins."""
+        self.under_way[task.hash] = (task, 0)
+
+    def cycle(self, task: Task, cycle: int, error: str) -> None:
+        """A cycle is done; `error` is what was measured last, in words."""
+        self.under_way[task.hash] = (task, cycle)
+        self._earlier.setdefault(task.hash, (cycle - 1) / task.point.scenario.cycles)
+
+    def end(self, task: Task, outcome: Outcome) -> None:
+        """The run is over, whole or not."""
+        self.under_way.pop(task.hash, None)
+        self.done += outcome.whole
+        self.failed += outcome.status == "failed"
+
+    def note(self, text: str) -> None:
+        """Say something that is no mistake, e.g. that a run is resumed; that kernels are compiled is said once."""
+        if text != COMPILING or not self._compiling:
+            self._say(text)
+        self._compiling |= text == COMPILING
+
+    def _say(self, text: str) -> None: ...
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+    def words(self) -> str:
+        """How far all runs are: done, running, failed, time left."""
+        parts = [f"{self.done}/{self.runs} runs", f"{len(self.under_way)} running"]
+        parts += [f"{self.failed} failed"] if self.failed else []
+        return "  ".join([*parts, self.left()]).rstrip()
+
+    def left(self) -> str:
+        """The time left, judged by what is done so far and how far the others are."""
+        over = self.done + self.failed
+        share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
+        new = over - self.there + share - sum(self._earlier.values())
+        passed = time.monotonic() - self._begun
+        if new < (LITTLE if passed < EARLY else 1e-3):
+            return ""
+        seconds = passed * max(self.runs - over - share, 0) / new
+        return f"{timedelta(seconds=round(seconds))} left"
+
+
+class Silent(Progress):
+    """Shows nothing."""
+
+
+def last_error(simulation: Simulation) -> str:
+    """The error measured last, of the first learning layer."""
+    for metrics in simulation.latest.values():
+        if "error.mean" in metrics:
+            return f"error {metrics['error.mean']:.4f}"
+    return ""
+
+
+class Clock:
+    """How fast a run is; its first cycle, in which kernels are compiled, does not count."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self._first: tuple[int, float] | None = None
+
+    def tick(self, cycle: int) -> None:
+        """A cycle is done."""
+        self._first = self._first or (cycle, time.monotonic())
+
+    def rate(self, cycle: int) -> float | None:
+        """Cycles a second; None until two cycles are done."""
+        if self._first is None or cycle <= self._first[0]:
+            return None
+        return (cycle - self._first[0]) / max(time.monotonic() - self._first[1], 1e-9)
+
+    def words(self, cycle: int, cycles: int) -> tuple[str, str]:
+        """Rate and time left."""
+        rate = self.rate(cycle)
+        if rate is None:
+            return "", ""
+        left = timedelta(seconds=round((cycles - cycle) / rate))
+        return f"{rate:.0f} cycles/s" if rate >= 10 else f"{rate:.2g} cycles/s", f"{left} left"
+
+
+class Lines(Progress):
+    """A line every few seconds: of the one run there is, or of all together."""
+
+    def plan(self, runs: int, there: int) -> None:
+        """Note the time."""
+        super().plan(runs, there)
+        self._clock = Clock()
+        self._told = self._clock.begun
+
+    def cycle(self, task: Task, cycle: int, error: str) -> None:
+        """Print a line when the last one is old enough."""
+        super().cycle(task, cycle, error)
+        self._clock.tick(cycle)
+        if self._due():
+            self._told = time.monotonic()
+            self.note(self._line(task, cycle, error, *self._clock.words(cycle, task.point.scenario.cycles)))
+
+    def end(self, task: Task, outcome: Outcome) -> None:
+        """Print the last line."""
+        cycles = task.point.scenario.cycles
+        super().end(task, outcome)
+        if self.runs == 1 and outcome.cycle:
+            rate, _ = self._clock.words(outcome.cycle, cycles)
+            duration = f"{time.monotonic() - self._clock.begun:.1f} s"
+            self.note(self._line(task, outcome.cycle, outcome.measured, rate, duration))
+        elif self.runs > 1 and (self.done + self.failed == self.runs or self._due()):
+            self._told = time.monotonic()
+            self.note(self.words())
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._told >= SECONDS_BETWEEN_LINES
+
+    def _line(self, task: Task, cycle: int, error: str, rate: str, left: str) -> str:
+        if self.runs > 1:
+            return self.words()
+        words = [f"run {task.run}/1", f"cycle {cycle}/{task.point.scenario.cycles}", rate, left, error]
+        return "  ".join(word for word in words if word)
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class Bar(Progress):
+    """A live bar: of the cycles of the one run there is, or of all runs, with a line for each that is under way."""
+
+    def plan(self, runs: int, there: int) -> None:
+        """Show an empty bar."""
+        from rich import progress
+        from rich.console import Console
+
+        super().plan(runs, there)
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(bar_width=None),
+            progress.TextColumn("{task.fields[words]}", markup=False),
+            console=Console(stderr=True),
+            auto_refresh=False,
+            expand=True,
+        )
+        self._clock = Clock()
+        self._shown = 0.0
+        self._rows: dict[str, Any] = {}
+        self._all = self._bar.add_task("all", total=runs, completed=there, words="starting …", visible=runs > 1)
+        self._bar.start()
+
+    def begin(self, task: Task) -> None:
+        """Add a line for the run."""
+        super().begin(task)
+        name = f"run {task.run}/{task.point.scenario.runs}"
+        label = f"{name} {', '.join(map(str, task.point.values.values()))}"[:40].strip()
+        self._rows[task.hash] = self._bar.add_task(label, total=task.point.scenario.cycles, words="starting …")
+        self._draw(now=True)
+
+    def cycle(self, task: Task, cycle: int, error: str) -> None:
+        """Redraw a few times a second."""
+        super().cycle(task, cycle, error)
+        self._clock.tick(cycle)
+        rate, left = self._clock.words(cycle, task.point.scenario.cycles) if self.runs == 1 else ("", "")
+        self._row(task, cycle, rate, left, error)
+        self._draw()
+
+    def end(self, task: Task, outcome: Outcome) -> None:
+        """Take the run's line away, unless it is the only one."""
+        super().end(task, outcome)
+        if self.runs == 1:
+            rate, _ = self._clock.words(outcome.cycle, task.point.scenario.cycles)
+            duration = f"{time.monotonic() - self._clock.begun:.1f} s"
+            self._row(task, outcome.cycle, rate, duration, outcome.measured)
+        elif task.hash in self._rows:
+            self._bar.remove_task(self._rows.pop(task.hash))
+        self._draw(now=self.runs == 1)
+
+    def _say(self, text: str) -> None:
+        """Print it above the bar."""
+        self._bar.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        for row in self._rows.values():
+            if self.runs > 1:
+                self._bar.remove_task(row)
+        self._rows = {} if self.runs > 1 else self._rows
+        self._draw(now=True)
+        self._bar.stop()
+
+    def _row(self, task: Task, cycle: int, *words: str) -> None:
+        text = "  ".join(word for word in (f"cycle {cycle}/{task.point.scenario.cycles}", *words) if word)
+        self._bar.update(self._rows[task.hash], completed=cycle, words=text)
+
+    def _draw(self, now: bool = False) -> None:
+        if now or time.monotonic() - self._shown >= 1 / REFRESHES_A_SECOND:
+            self._shown = time.monotonic()
+            self._bar.update(self._all, completed=self.done + self.failed, words=self.words())
+            self._bar.refresh()
+
+
+def for_this_output() -> Progress:
+    """A bar in a terminal, else lines."""
+    return Bar() if _in_terminal() else Lines()
+
+
+def _in_terminal() -> bool:
+    if not sys.stderr.isatty():
+        return False
+    from rich.console import Console
+
+    return not Console(stderr=True).is_dumb_terminal
+
+
+@contextmanager
+def downloading() -> Iterator[Told]:
+    """Show downloads: a bar for each file in a terminal, else a line for each."""
+    if not _in_terminal():
+        yield _a_line_each()
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = ("{task.description}", progress.BarColumn(), progress.DownloadColumn(), progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks: dict[str, Any] = {}
+
+        def told(file: str, so_far: int, in_all: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file)
+            bar.update(tasks[file], completed=so_far, total=in_all)
+
+        yield told
+
+
+def _a_line_each() -> Told:
+    seen: set[str] = set()
+
+    def told(file: str, so_far: int, in_all: int | None) -> None:
+        if file not in seen:
+            seen.add(file)
+            size = f" ({in_all / 1e6:.1f} MB)" if in_all else ""
+            print(f"fetching {file}{size}", file=sys.stderr, flush=True)
+
+    return told

@@ -1,0 +1,124 @@
+"""What lies in folders of results: the rows of all runs, and what is known about each run and its scenario."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from golfsim.core.errors import UserError
+from golfsim.runs.logs import Piece, frame_of, further, pieces_of
+from golfsim.sim.log import ABOUT, SCENARIO
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS = "results"  # the column that tells folders apart
+DATA = ("data.set", "data.file")  # keys that say what is learned from
+NOT_POINT = ("path", "run", "seed")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run that is whole: its log, and what tells its point of a sweep from the others."""
+
+    piece: Piece
+
+    @property
+    def point(self) -> dict[str, Any]:
+        """What tells its point from the others."""
+        return {key: value for key, value in self.piece.values.items() if key not in NOT_POINT}
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What `run.json` says; nothing where there is none."""
+        with suppress(OSError, ValueError):
+            found = json.loads((self.piece.file.parent / ABOUT).read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    @cached_property
+    def keys(self) -> dict[str, Any]:
+        """The keys of its scenario by path, every default spelt out; those of a layer begin with its name."""
+        with suppress(OSError, ValueError):
+            return _keys((self.piece.file.parent / SCENARIO).read_text(encoding="utf-8"))
+        return {}
+
+
+@cache
+def _keys(text: str) -> dict[str, Any]:
+    """The keys of a scenario in TOML by path. Cached: the runs of a point share it."""
+    try:
+        return dict(flat(tomllib.loads(text)))
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All keys of nested tables by path; a list of tables that have names counts as a table of these names."""
+    for key, value in tree.items():
+        if isinstance(value, list) and value and all(isinstance(v, dict) and "name" in v for v in value):
+            for table in value:
+                yield from flat({k: v for k, v in table.items() if k != "name"}, f"{prefix}{table['name']}.")
+        elif isinstance(value, dict) and value:
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of one or several folders of results."""
+
+    paths: tuple[Path, ...]
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The rows of all runs, as `golfsim.load` gives them; with several folders also `results`, the folder."""
+        return frame_of([run.piece for run in self.runs])
+
+    def further(self, name: str) -> pd.DataFrame | None:
+        """The rows of a table beside the logs, `nodes` or `links`; None where no run has it."""
+        return further(name, [run.piece for run in self.runs])
+
+    @property
+    def points(self) -> list[Run]:
+        """One run of each point."""
+        return list({json.dumps(run.point, default=str): run for run in reversed(self.runs)}.values())[::-1]
+
+
+def find(paths: Sequence[str | Path]) -> Results:
+    """The runs that the scenarios of some folders ask for, as far as they are whole."""
+    found = {label: pieces_of(path) for label, path in labels(paths).items()}
+    runs = [
+        Run(replace(piece, values=piece.values | ({RESULTS: label} if len(found) > 1 else {})))
+        for label, pieces in found.items()
+        for piece in pieces
+    ]
+    return Results(tuple(map(Path, paths)), tuple(_completed(runs) if len(found) > 1 else runs))
+
+
+def labels(paths: Sequence[str | Path]) -> dict[str, Path]:
+    """Folders by a short name: their own, or the whole path where two have the same."""
+    folders = [Path(path) for path in paths]
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise UserError("a folder is named twice", hint="name different folders of results")
+    names = [folder.resolve().name for folder in folders]
+    return {str(f) if names.count(name) > 1 else name: f for f, name in zip(folders, names, strict=True)}
+
+
+def _completed(runs: list[Run]) -> Iterable[Run]:
+    """Folders may vary different keys: a key that one varies and another holds fast has its value in both.
+
+    What is learned from is told for all, lest runs on different data are taken for the same.
+    """
+    varied = dict.fromkeys(key for run in runs for key in (*DATA, *run.point))
+    for run in runs:
+        more = {key: run.keys[key] for key in varied if key not in run.point and key in run.keys}
+        yield Run(replace(run.piece, values=run.piece.values | more))

@@ -1,0 +1,328 @@
+"""Runs of a scenario, from the checked scenario to the written log."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.files import write_whole
+from golfsim.core.kernels import USERS, when_compiling
+from golfsim.core.provenance import about_this_machine, code_version
+from golfsim.privacy.mechanisms import Guarantee
+from golfsim.protocol.learner import Learner
+from golfsim.protocol.records import Records
+from golfsim.runs.progress import COMPILING, last_error
+from golfsim.runs.store import WHOLE, about_run, hash_of
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import Point
+from golfsim.sim import checkpoint
+from golfsim.sim.simulation import Simulation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SECONDS_BETWEEN_CHECKPOINTS = 180.0
+TRACE = "error.txt"
+
+
+@dataclass
+class Interrupt:
+    """Set by the first Ctrl-C: the cycle under way is finished, then the run ends. The second one ends it at once."""
+
+    asked: bool = field(default=False)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def listening() -> Iterator[Interrupt]:
+    """Take Ctrl-C as a request while a scenario runs; leave it alone outside the main thread."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run to be made: a point of a sweep, a seed, and where the results go."""
+
+    point: Point
+    run: int
+    hash: str
+    folder: Path
+    threads: int = 1
+    checkpoint_every: float = SECONDS_BETWEEN_CHECKPOINTS
+    paranoid: bool = False  # check all that must hold after each cycle
+
+    def packed(self) -> dict[str, Any]:
+        """All of it in what JSON knows, for another process."""
+        return vars(self) | {"point": self.point.packed, "folder": str(self.folder)}
+
+    @classmethod
+    def unpacked(cls, parts: dict[str, Any]) -> Task:
+        """What `packed` gave."""
+        return cls(**parts | {"point": Point.unpacked(parts["point"]), "folder": Path(parts["folder"])})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: finished, stopped (by its condition), interrupted or failed."""
+
+    status: str
+    cycle: int = 0
+    seconds: float = 0.0
+    error: str = ""
+    measured: str = ""  # the error measured last, in words
+
+    @property
+    def whole(self) -> bool:
+        """Whether the run need not run again."""
+        return self.status in WHOLE
+
+
+@dataclass(frozen=True)
+class Told:
+    """Whom a run tells about its cycles, and about other things."""
+
+    cycle: Callable[[int, str], None] = lambda cycle, error: None
+    note: Callable[[str], None] = lambda text: None
+
+
+def run(
+    scenario: Scenario, out: str | Path | None = None, *, threads: int | None = None, workers: int = 1
+) -> pd.DataFrame:
+    """Run all runs of a scenario and return their log; with `out`, also keep it there, and take from it what is there.
+
+    `workers` processes share the runs; they change no number.
+    """
+    from golfsim.runs import batch
+
+    with tempfile.TemporaryDirectory() as aside, listening() as interrupt:
+        done = batch.run(scenario, Path(out or aside), batch.How(workers=workers, threads=threads), interrupt=interrupt)
+        if interrupt.asked:
+            raise KeyboardInterrupt
+        if done.failures:
+            raise UserError(done.complaint())
+        frame = done.frame()
+        assert frame is not None  # there is at least one run, and none failed
+        return frame.drop(columns="path")
+
+
+def perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+    """Make one run, from its last checkpoint if it has one, and write its log."""
+    with when_compiling(lambda: told.note(COMPILING)):
+        return _perform(task, told, interrupt)
+
+
+def _perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+    begun = time.perf_counter()
+    with telling(task.point.scenario):
+        _check_content(task)
+        simulation, notes = checkpoint.resumed(
+            lambda: Simulation(task.point.scenario, task.run, task.threads, task.paranoid), task.folder
+        )
+    for note in notes:
+        told.note(f"run {task.run} {', '.join(map(str, task.point.values.values()))}: {note}".replace(" :", ":"))
+    ready = time.perf_counter()
+    about: dict[str, Any] = {"status": "failed"}
+    try:
+        with telling(task.point.scenario):
+            about["status"] = cycle_through(simulation, task, told, interrupt)
+    except KeyboardInterrupt:
+        about["status"] = "interrupted"
+        raise
+    except Exception as error:
+        about["error"] = str(error)
+        raise
+    finally:
+        times = {"setup_s": ready - begun, "cycles_s": time.perf_counter() - ready}
+        write(simulation, task, about, times)
+    if about["status"] in WHOLE:
+        checkpoint.forget(task.folder)
+        (task.folder / TRACE).unlink(missing_ok=True)
+    return Outcome(
+        about["status"], simulation.world.cycle, time.perf_counter() - begun, measured=last_error(simulation)
+    )
+
+
+def _check_content(task: Task) -> None:
+    """Refuse to make a run of other sources, data or files than it was planned with, which has another hash."""
+    if hash_of(task.point.scenario, task.run) != task.hash:
+        raise UserError(
+            "golfsim, the data or a file that the scenario names is not the one that the run was planned with",
+            hint="run again; workers of a cluster need the same golfsim and the same files",
+        )
+
+
+def attempt(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+    """Make one run of many: whatever goes wrong with it is told in its outcome and stops nobody else."""
+    begun = time.perf_counter()
+    try:
+        return perform(task, told, interrupt)
+    except (Exception, SystemExit) as error:
+        if not isinstance(error, UserError):
+            _keep_trace(task.folder)
+        return Outcome("failed", seconds=time.perf_counter() - begun, error=explained(error))
+
+
+def _keep_trace(folder: Path) -> None:
+    text = traceback.format_exc()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / TRACE, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def explained(error: BaseException) -> str:
+    """What to say of an exception that ended a run."""
+    if isinstance(error, UserError):
+        return str(error)
+    place = in_users_code(error)
+    return f"{place + ': ' if place else ''}{type(error).__name__}: {error}"
+
+
+def in_users_code(error: BaseException) -> str | None:
+    """Where in a protocol file of the user's an exception arose; None if it did not."""
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith(USERS):
+            place = f"{frame.f_code.co_filename}:{line}: in {frame.f_code.co_name}"
+    return place
+
+
+def prepare(out: Path) -> None:
+    """Make the folder for results, and find out before a long run whether it can be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except (OSError, ValueError) as error:
+        raise cannot_write(out, error) from None
+
+
+def cannot_write(folder: Path, error: Exception) -> UserError:
+    """What to say when results cannot be kept."""
+    why = getattr(error, "strerror", None) or error
+    return UserError(f"cannot write to {folder}: {why}", hint="choose another place with --out")
+
+
+@contextmanager
+def telling(scenario: Scenario) -> Iterator[None]:
+    """Add file and line to a mistake that shows only when the scenario runs."""
+    try:
+        yield
+    except UserError as error:
+        raise scenario.located(error) from None
+    except MemoryError as error:
+        what = f"not enough memory: {error}"
+        raise scenario.located(UserError(what, key="nodes", hint="try fewer nodes")) from None
+
+
+def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Interrupt) -> str:
+    """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
+    saved = time.monotonic()
+    while not simulation.finished:
+        simulation.begin_cycle()
+        check_metric(simulation)
+        told.cycle(simulation.world.cycle, last_error(simulation))
+        if simulation.finished:
+            break
+        if interrupt.asked or time.monotonic() - saved >= task.checkpoint_every:
+            _keep(simulation, task, told)
+            saved = time.monotonic()
+        if interrupt.asked:
+            return "interrupted"
+    simulation.world.settle()
+    return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
+
+
+def _keep(simulation: Simulation, task: Task, told: Told) -> None:
+    """Save the state; a run that cannot be saved goes on."""
+    try:
+        checkpoint.keep(simulation, task.folder)
+    except OSError as error:
+        told.note(f"no checkpoint after cycle {simulation.world.cycle}: {error.strerror or error}")
+
+
+def check_metric(simulation: Simulation) -> None:
+    """Refuse a stop condition on a metric that its layer does not have."""
+    condition = simulation.scenario.condition
+    if condition is not None and simulation.latest and simulation.observer.due(simulation.world.cycle, whole=True):
+        metrics = simulation.latest[condition.layer]
+        if condition.metric not in metrics:
+            what = f"“{condition.layer}” has no metric “{condition.metric}”"
+            raise UserError(what, key="stop.when", hint=nearest(condition.metric, metrics))
+
+
+def guarantees(simulation: Simulation) -> dict[str, str]:
+    """What each layer that uses somebody's data provably gives, and what all of them give together."""
+    layers = {
+        name: layer
+        for name, layer in simulation.layers.items()
+        if isinstance(layer, Learner | Records) or layer.touches_private_data
+    }
+    found = {name: str(layer.guarantee()) for name, layer in layers.items()}
+    private = [layer.guarantee() for layer in layers.values() if layer.touches_private_data]
+    return found | ({"together": str(together(private))} if len(private) > 1 else {})
+
+
+def together(parts: list[Guarantee]) -> Guarantee:
+    """The guarantee of several layers that use the same private records: ε adds up, for one unit."""
+    if any(part.epsilon is None for part in parts) or len({part.unit for part in parts}) > 1:
+        return Guarantee(None)
+    return Guarantee(sum(part.epsilon or 0.0 for part in parts), parts[0].unit)
+
+
+def _of_layers(simulation: Simulation) -> dict[str, float]:
+    return {f"{n}.{part}": seconds for n, layer in simulation.layers.items() for part, seconds in layer.times().items()}
+
+
+def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: dict[str, float]) -> None:
+    """Write log, scenario and `run.json`; `outcome` is the run's status and what went wrong.
+
+    What is not whole never takes the place of what is, as when a run is made once more and interrupted.
+    """
+    scenario = simulation.scenario
+    there = about_run(task.folder)
+    if outcome["status"] not in WHOLE and there.get("hash") == task.hash and there.get("status") in WHOLE:
+        return
+    about: dict[str, Any] = outcome | {
+        "point": task.point.values,
+        "name": scenario.name,
+        "run": simulation.run,
+        "seed": simulation.seed,
+        "hash": task.hash,
+        "code": code_version(),
+        "cycles": simulation.world.cycle,
+        "nodes": simulation.world.nodes,
+        "threads": task.threads,
+        "scenario_file": scenario.file,
+        "code_files": [str(path) for path in scenario.code_files()],
+        "data_sha256": simulation.data_digest,
+        "guarantees": guarantees(simulation),
+        "times": {name: round(seconds, 3) for name, seconds in (times | _of_layers(simulation)).items()},
+        "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+    try:
+        simulation.log.write(task.folder, task.point.text, about | about_this_machine())
+    except OSError as error:
+        raise cannot_write(task.folder, error) from None

@@ -1,0 +1,200 @@
+"""What there is to choose from, explained from the code itself: lists for the command line, and the JSON schema."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from golfsim.core import settings
+from golfsim.core.paths import shipped_scenarios
+from golfsim.data import placement
+from golfsim.network import adversaries, churn, transport
+from golfsim.protocol import base
+from golfsim.scenario.messages import models_in
+from golfsim.scenario.model import Scenario
+
+if TYPE_CHECKING:
+    from golfsim.data.loading import Card
+
+Entry = dict[str, Any]  # name, about, settings
+
+WORDS: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true | false", dict: "table"}
+UNBOUNDED = 2**31  # larger bounds are those of the machine, not worth a reader's time
+
+
+def summary(thing: Any) -> str:
+    """The first paragraph of a docstring, without the table's name in front."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.sub(r"^`\[\w+\]`: ", "", text)
+
+
+def type_name(annotation: Any) -> str:
+    """A type as a reader of scenario files would say it."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return " | ".join(f'"{value}"' for value in get_args(annotation))
+    if origin is Annotated:
+        inner, *details = get_args(annotation)
+        return type_name(inner) + limits(details)
+    kind = origin or annotation
+    if isinstance(kind, type) and issubclass(kind, base.Protocol):
+        return f"name of an earlier layer ({kind.__name__.lower()})"
+    arguments = [type_name(a) for a in get_args(annotation) if a not in (type(None), ...)]
+    if origin is tuple:
+        return f"list of {' | '.join(dict.fromkeys(arguments))}"
+    if origin in (Union, UnionType):
+        return " | ".join(dict.fromkeys(arguments))
+    return WORDS.get(kind, "table")
+
+
+def limits(details: Iterable[Any]) -> str:
+    """The bounds among a field's details: “ from 0 to 1”, “ ≥ 1”."""
+    found: dict[str, Any] = {}
+    for detail in details:
+        parts = detail.metadata if isinstance(detail, FieldInfo) else [detail]
+        found |= {n: getattr(part, n) for part in parts for n in ("ge", "gt", "le", "lt") if hasattr(part, n)}
+    found = {name: bound for name, bound in found.items() if abs(bound) < UNBOUNDED}
+    if found.keys() == {"ge", "le"}:
+        return f" from {found['ge']:g} to {found['le']:g}"
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    return " and".join(f" {signs[name]} {bound:g}" for name, bound in found.items())
+
+
+def settings_of(model: type[BaseModel], leave_out: Iterable[str] = ()) -> list[Entry]:
+    """The keys of a table: name, type, default, meaning."""
+    return [
+        {"name": field.alias or name, "type": type_name(field.annotation) + limits(field.metadata)}
+        | {"about": field.description or "", "required": field.is_required()}
+        | _default(field)
+        for name, field in model.model_fields.items()
+        if name not in leave_out
+    ]
+
+
+def _default(field: FieldInfo) -> Entry:
+    """The default, unless it is nothing or a whole table."""
+    value = field.default
+    if field.is_required() or value is None or isinstance(value, BaseModel) or value in ((), {}):
+        return {}
+    return {"default": list(value) if isinstance(value, tuple) else value}
+
+
+def protocols() -> list[Entry]:
+    """The installed protocols."""
+    schedule = set(base.LayerConfig.model_fields)
+    return [
+        {"name": name, "about": summary(found), "settings": settings_of(found.Config, schedule)}
+        for name, found in ((n, base.find(n, Path())) for n in base.installed())
+    ]
+
+
+def datasets() -> list[Entry]:
+    """The data sets that have a card."""
+    from golfsim.data.loading import cards
+
+    return [{"name": name, "about": _about_set(card), "settings": []} for name, card in cards().items()]
+
+
+def _about_set(card: Card) -> str:
+    sizes = f"{card.records} records" + (f" + {card.test_records} for testing" if card.test_records else "")
+    how = f"; first run: golfsim data fetch {card.name}" if card.kind == "fetched" else ""
+    return f"{card.title}. {sizes}, {card.features} features, {len(card.classes)} classes; {card.kind}{how}"
+
+
+def learners() -> list[Entry]:
+    """The update rules of learning layers."""
+    from golfsim.learning.updates import LEARNERS
+
+    return [{"name": name, "about": about, "settings": []} for name, (_, about) in LEARNERS.items()]
+
+
+def kinds(annotation: Any) -> list[Entry]:
+    """The tables that differ by `kind`."""
+    return [
+        {
+            "name": get_args(model.model_fields["kind"].annotation)[0],
+            "about": summary(model),
+            "settings": settings_of(model, {"kind"}),
+        }
+        for model in models_in(annotation)
+    ]
+
+
+def tables() -> list[Entry]:
+    """The tables of a scenario file, and what every layer has."""
+    models: dict[str, type[BaseModel]] = {
+        "(top level)": Scenario,
+        "data": settings.DataConfig,
+        "nodes": placement.NodesConfig,
+        "protocol": base.LayerConfig,
+        "transport": transport.TransportConfig,
+        "transport.partition": transport.PartitionConfig,
+        "adversary": adversaries.AdversaryConfig,
+        "observe": settings.ObserveConfig,
+        "stop": settings.StopConfig,
+        "plot": settings.PlotConfig,
+    }
+    return [{"name": n, "about": summary(model), "settings": settings_of(model)} for n, model in models.items()]
+
+
+def churn_models() -> list[Entry]:
+    """The models of who is online when."""
+    return kinds(churn.ChurnConfig)
+
+
+def splits() -> list[Entry]:
+    """The ways to spread records over nodes."""
+    return kinds(placement.SplitConfig)
+
+
+def sizes() -> list[Entry]:
+    """The distributions of the number of records a node."""
+    return kinds(placement.Sizes)
+
+
+def scenarios() -> list[Entry]:
+    """The scenarios that come with golfsim; run one by its name."""
+    told = {name: tomllib.loads(path.read_text(encoding="utf-8")) for name, path in shipped_scenarios().items()}
+    return [{"name": name, "about": table["name"], "settings": []} for name, table in told.items()]
+
+
+TOPICS: dict[str, Callable[[], list[Entry]]] = {
+    "protocols": protocols,
+    "datasets": datasets,
+    "learners": learners,
+    "churn": churn_models,
+    "splits": splits,
+    "sizes": sizes,
+    "settings": tables,
+    "scenarios": scenarios,
+}
+
+
+def topics() -> list[Entry]:
+    """What can be listed."""
+    return [{"name": name, "about": summary(listed), "settings": []} for name, listed in TOPICS.items()]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of scenario files, with the settings of every installed protocol."""
+    whole = Scenario.model_json_schema(by_alias=True)
+    layers = []
+    for name in base.installed():
+        one = base.find(name, Path()).Config.model_json_schema(by_alias=True)
+        whole.setdefault("$defs", {}).update(one.pop("$defs", {}))
+        one["properties"]["use"] = {"const": name, "description": one["properties"]["use"]["description"]}
+        whole["$defs"][f"protocol.{name}"] = one
+        layers.append({"$ref": f"#/$defs/protocol.{name}"})
+    own = {"type": "object", "required": ["name", "use"], "properties": {"use": {"type": "string", "pattern": ":"}}}
+    whole["properties"]["protocol"]["items"] = {"anyOf": [*layers, own]}
+    models = whole["properties"]["churn"]["items"]
+    whole["properties"]["churn"] = {"anyOf": [models, {"type": "array", "items": models}]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | whole

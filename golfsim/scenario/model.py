@@ -1,0 +1,293 @@
+"""Scenario files: TOML → checked, frozen models. The only place where a user's input is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.paths import is_file, scenario_file
+from golfsim.core.settings import DataConfig, ObserveConfig, PlotConfig, Settings, StopConfig
+from golfsim.data.placement import NodesConfig
+from golfsim.network.adversaries import AdversaryConfig
+from golfsim.network.churn import ChurnConfig
+from golfsim.network.transport import TransportConfig
+from golfsim.protocol.base import Protocol, code_file, find
+from golfsim.protocol.records import Raw
+from golfsim.scenario.messages import Neighbours, Problem, ScenarioError, explain, shown
+from golfsim.scenario.source import Changes, Source
+from golfsim.scenario.stop_rule import Condition
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from golfsim.scenario.in_memory import Records
+
+Layers = dict[str, Protocol[Any]]
+
+
+class Scenario(Settings):
+    """One experiment: data, nodes, protocol stack, faults, and what is observed."""
+
+    name: str = Field(min_length=1, description="what the experiment is called in reports")
+    seed: int = Field(ge=0, lt=2**53, description="the seed of the first run; run r has seed + r − 1")
+    cycles: int = Field(ge=1, lt=2**31, description="how many cycles a run has")
+    runs: int = Field(1, ge=1, le=1_000_000, description="how many runs, each with a seed of its own")
+    order: Literal["fixed", "shuffled"] = Field(
+        "fixed", description="nodes act in one random order, or in a new one each cycle"
+    )
+    data: DataConfig | None = Field(None, description="the records; without it the network has no data")
+    nodes: NodesConfig = Field(NodesConfig(), description="how many nodes, and who holds what")
+    protocol: tuple[dict[str, Any], ...] = Field((), description="the stack, lowest layer first")
+    churn: tuple[ChurnConfig, ...] = Field((), description="who is online when: one table or several")
+    transport: TransportConfig = Field(TransportConfig(), description="loss, delay and partition of messages")
+    adversary: tuple[AdversaryConfig, ...] = Field((), description="nodes that do not follow the protocol")
+    observe: ObserveConfig = Field(ObserveConfig(), description="what is measured when")
+    stop: StopConfig | None = Field(None, description="a condition that ends a run early")
+    plot: PlotConfig = Field(PlotConfig(), description="the picture that a run ends with")
+    sweep: dict[str, Any] = Field(
+        {}, description="lists of values by path, every combination a point; lists in a `zip` group vary together"
+    )
+    case: tuple[dict[str, Any], ...] = Field(
+        (), description="named variants: a `label` for plots, and values by path that differ from the rest of the file"
+    )
+
+    _source: Source = PrivateAttr()
+
+    @classmethod
+    def load(cls, file: str | Path, changes: Changes = (), *, allow_code: bool = False) -> Scenario:
+        """Read and check a file, with changes by path: ``{"learning.learner": "logistic"}`` or ``["cycles=50"]``.
+
+        The bare name of a scenario that comes with golfsim (`golfsim list scenarios`) will do as well. Protocol files
+        that it names are run: those in its own folder, and with `allow_code` all others, too.
+        """
+        try:
+            return cls._checked(Source.read(scenario_file(file), cls.model_fields, allow_code), changes)
+        except RecursionError:
+            raise ScenarioError([f"{file}: lists or tables are nested too deeply"]) from None
+
+    @classmethod
+    def of(
+        cls,
+        tree: Mapping[str, Any],
+        folder: str | Path = ".",
+        *,
+        data: Records | None = None,
+        test_data: Records | None = None,
+        label: str | None = None,
+        graphs: Mapping[str, nx.Graph] | None = None,
+    ) -> Scenario:
+        """Check a scenario given as nested dictionaries, as `tomllib` would read it.
+
+        `data` is a DataFrame, with the name of its label column (default: the last one), or a pair of features and
+        labels; `test_data` are further records of the same form, else `test` in `[data]` says how many are held out.
+        `graphs` are networkx graphs for static overlays, by the layer's name. All of this is kept in the cache.
+        """
+        if data is not None or test_data is not None or label is not None or graphs:
+            from golfsim.scenario import in_memory
+
+            tree = in_memory.tree_with(tree, data, test_data, label, graphs or {})
+        return cls._checked(Source("scenario", Path(folder).absolute(), dict(tree), {}, tuple(cls.model_fields)), ())
+
+    def packed(self) -> str:
+        """The scenario as JSON, for another process."""
+        return self._source.packed()
+
+    @classmethod
+    def unpacked(cls, text: str) -> Scenario:
+        """What `packed` gave, checked anew."""
+        return cls._checked(Source.unpacked(text), ())
+
+    def change(self, changes: Changes, where: str | None = None) -> Scenario:
+        """A copy with other values at some paths, checked anew; `where` names the place of the changes in errors."""
+        return self._checked(self._source, changes, where)
+
+    @classmethod
+    def _checked(cls, source: Source, changes: Changes, where: str | None = None) -> Scenario:
+        source = source.changed(changes, where)
+        tree = source.as_checked()
+        found = source.oversized()
+        try:
+            scenario = cls._validated(_without(tree, found) if found else tree)
+        except ValidationError as error:
+            found += explain(error, cls, tree)
+            scenario = cls._validated(_without(tree, found))
+        scenario._source = source
+        layers, more = _build(source, 0, Raw.stand_in() if "data" in tree else None)
+        found += more
+        found += _cross_checks(scenario, layers, {problem.path[0] for problem in found})
+        if found:
+            raise source.complain(found)
+        return scenario
+
+    @classmethod
+    def _validated(cls, tree: Mapping[str, Any]) -> Scenario:
+        return cls.model_validate(tree, by_alias=True, by_name=False)
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of the scenario begin."""
+        return self._source.folder
+
+    @property
+    def file(self) -> str:
+        """The file the scenario was read from."""
+        return self._source.file
+
+    def located(self, error: UserError) -> UserError:
+        """An error found while running, with the file and line of its key."""
+        if isinstance(error, ScenarioError) or error.key is None:
+            return error
+        problem = Problem(self._source.resolve(error.key), error.what, error.hint or "")
+        return self._source.complain([problem], error.docs)
+
+    def stack(self, seed: int, raw: Raw | None) -> Layers:
+        """The layers of a run by name, lowest first, not yet set up; `raw` is the layer of the nodes' own records."""
+        return _build(self._source, seed, raw)[0]
+
+    def code_files(self) -> list[Path]:
+        """The files of the user's own whose code the layers run."""
+        uses = [str(table["use"]) for table in self.protocol]
+        return sorted({path for use in uses if (path := code_file(use, self.folder)) is not None})
+
+    @property
+    def condition(self) -> Condition | None:
+        """The condition of `[stop]`."""
+        return Condition.parse(self.stop.when) if self.stop else None
+
+    def dump(self) -> str:
+        """The scenario as TOML with every default spelt out."""
+        import tomlkit
+
+        return tomlkit.dumps({key: value for key, value in self._spelt_out().items() if value != []})
+
+    def essence(self) -> dict[str, Any]:
+        """All that the rows of a run depend on, but for its seed and the contents of files: every default spelt out."""
+        return {key: value for key, value in self._spelt_out().items() if key not in ("name", "seed", "runs", "plot")}
+
+    def _spelt_out(self) -> dict[str, Any]:
+        tree = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"protocol", "sweep", "case"})
+        layers = self.stack(self.seed, Raw.stand_in() if self.data else None).values()
+        tree["protocol"] = [layer.config.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
+        return tree
+
+
+def _without(tree: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
+    """A valid scenario without the top-level keys that are at fault, for the checks that concern the others."""
+    broken = {problem.path[0] for problem in found}
+    stand_ins = {"name": "stand-in", "seed": 0, "cycles": 1}
+    return stand_ins | {key: value for key, value in tree.items() if key not in broken}
+
+
+def _build(source: Source, seed: int, raw: Raw | None) -> tuple[Layers, list[Problem]]:
+    """The layers that are fine, and what is wrong with the others."""
+    names = source.layer_names()
+    layers: Layers = {}
+    found: list[Problem] = []
+    for place, table in source.layer_tables().items():
+        known = layers | ({"raw": raw} if raw else {})
+        broken = frozenset(name for name, other in names.items() if other < place and name not in layers)
+        later = frozenset(name for name, other in names.items() if other > place and name not in layers)
+        layer, wrong = _layer(table, seed, source, Neighbours(known, broken, later))
+        found += [Problem(("protocol", place, *problem.path), problem.what, problem.hint) for problem in wrong]
+        if layer is not None:
+            layers[layer.name] = layer
+    return layers, found
+
+
+def _layer(
+    table: dict[str, Any], seed: int, source: Source, around: Neighbours
+) -> tuple[Protocol[Any] | None, list[Problem]]:
+    found = _name_taken(table.get("name"), around)
+    try:
+        protocol = _protocol(table, source)
+        context = {"layers": around.earlier}
+        config = protocol.Config.model_validate(table, context=context, by_alias=True, by_name=False)
+    except ValidationError as error:
+        return None, found + explain(error, protocol.Config, table, around=around)
+    except UserError as error:
+        return None, [*found, Problem((error.key or "use",), error.what, error.hint or "")]
+    return (None, found) if found else (protocol(config.name, config, seed, source.folder), [])
+
+
+def _name_taken(name: Any, around: Neighbours) -> list[Problem]:
+    reserved = [*Scenario.model_fields, "raw", "world"]
+    if not isinstance(name, str):  # that is told by itself
+        return []
+    if name in reserved:
+        return [Problem(("name",), f"“{name}” is reserved", f"a layer may not be called {', '.join(reserved)}")]
+    if name in around.earlier:
+        return [Problem(("name",), f"“{name}” is taken by an earlier layer", "a layer needs a name of its own")]
+    return []
+
+
+def _protocol(table: dict[str, Any], source: Source) -> type[Protocol[Any]]:
+    use = table.get("use")
+    if not isinstance(use, str):
+        what = "missing" if use is None else f"expected text; got {shown(use)}"
+        raise UserError(what, key="use", hint='the protocol to run, e.g. use = "newscast"')
+    try:
+        return find(use, source.folder, source.allow_code)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UserError(f"“{use}” cannot be loaded: {type(error).__name__}: {error}", key="use") from error
+
+
+def _cross_checks(scenario: Scenario, layers: Layers, broken: set[str | int]) -> list[Problem]:
+    """What concerns several keys; a check that needs a key at fault is left out."""
+    checks: list[tuple[set[str], Iterable[Problem]]] = [
+        ({"data", "nodes"}, _check_nodes(scenario)),
+        (set(), _check_data(scenario)),
+        ({"transport"}, _check_transport(scenario, layers)),
+        ({"stop"}, _check_stop(scenario, None if "protocol" in broken else layers)),
+        ({"protocol"}, _check_schedules(layers)),
+    ]
+    return [problem for needs, problems in checks if not needs & broken for problem in problems]
+
+
+def _check_nodes(scenario: Scenario) -> Iterable[Problem]:
+    if scenario.data is None and scenario.nodes.number is None:
+        yield Problem(("nodes", "number"), "missing: without [data] the number of nodes must be given")
+
+
+def _check_data(scenario: Scenario) -> Iterable[Problem]:
+    from golfsim.data.loading import cards
+
+    data = scenario._source.tree.get("data")
+    data = data if isinstance(data, dict) else {}
+    name = data.get("set")
+    if isinstance(name, str) and name not in cards():
+        yield Problem(("data", "set"), f"there is no data set “{name}”", nearest(name, cards()))
+    for key in ("file", "test_file"):
+        name = data.get(key)
+        if isinstance(name, str) and not is_file(scenario.folder / name):
+            hint = "the path is relative to the scenario file"
+            yield Problem(("data", key), f"there is no file {shown(name)}", hint)
+
+
+def _check_transport(scenario: Scenario, layers: Layers) -> Iterable[Problem]:
+    for layer in layers.values():
+        for fault in sorted(scenario.transport.faults() - layer.accepts):
+            yield Problem(("transport", fault), f"“{layer.name}” ({layer.config.use}) cannot have {fault} of messages")
+
+
+def _check_stop(scenario: Scenario, layers: Layers | None) -> Iterable[Problem]:
+    try:
+        condition = scenario.condition
+    except UserError as error:
+        yield Problem(("stop", "when"), error.what, error.hint or "")
+        return
+    valid = [*(layers or ()), "world"]
+    if condition and layers is not None and condition.layer not in valid:
+        yield Problem(("stop", "when"), f"there is no layer “{condition.layer}”", nearest(condition.layer, valid))
+
+
+def _check_schedules(layers: Layers) -> Iterable[Problem]:
+    for place, layer in enumerate(layers.values()):
+        first, until = layer.config.first, layer.config.until
+        if until is not None and until < first:
+            yield Problem(("protocol", place, "until"), f"expected at least {first}, as “first” says; got {until}")

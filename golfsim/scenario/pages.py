@@ -1,0 +1,16 @@
+"""Which page of the manual explains a key of a scenario."""
+
+from __future__ import annotations
+
+# Which page explains a key: by the path's first word, or by its last one.
+BY_TABLE = {"sweep": "sweeps", "case": "sweeps", "plot": "reports"}
+BY_KEY = dict.fromkeys(("epsilon", "norm", "noise", "unit", "trust", "bounds", "schedule"), "privacy") | {
+    "use": "protocols"
+}
+GENERAL = "scenarios"
+
+
+def page_for(path: tuple[str | int, ...]) -> str:
+    """The page that explains a key of a scenario."""
+    by_key = BY_KEY.get(str(path[-1]), GENERAL)
+    return BY_TABLE.get(str(path[0]), by_key)

@@ -1,0 +1,208 @@
+"""Where a scenario comes from: the file, the changes made to it, and how messages name places in both."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.paths import shipped_scenarios
+from golfsim.scenario.messages import Problem, ScenarioError, lists, shown, tuples
+from golfsim.scenario.pages import page_for
+from golfsim.scenario.toml_lines import Path as KeyPath
+from golfsim.scenario.toml_lines import key_lines, leaves, line_of
+
+Changes = Mapping[str, Any] | Iterable[str]
+
+BARE = re.compile(r"[\w-]+")
+TIME = "a date or time of TOML"
+TWICE = ("Cannot overwrite a value", "this key stands twice in its table")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a scenario comes from: its tree, and for each key the line of the file or the change that set it."""
+
+    file: str
+    folder: Path
+    tree: dict[str, Any]
+    lines: dict[KeyPath, int]
+    top_level: tuple[str, ...]
+    origin: dict[KeyPath, str] = field(default_factory=dict)
+    allow_code: bool = False  # also that of protocol files outside the folder
+
+    @classmethod
+    def read(cls, path: Path, top_level: Iterable[str], allow_code: bool = False) -> Source:
+        """The tree and lines of a file; what is not TOML is refused."""
+        text = _text_of(path)
+        tree, lines = _parse(path, text), key_lines(text)
+        return cls(str(path), path.parent.absolute(), tree, lines, tuple(top_level), allow_code=allow_code)
+
+    def packed(self) -> str:
+        """All of it as JSON, for another process."""
+        parts = vars(self) | {key: list(getattr(self, key).items()) for key in ("lines", "origin")}
+        return json.dumps(parts | {"folder": str(self.folder)}, default=_packed_time)
+
+    @classmethod
+    def unpacked(cls, text: str) -> Source:
+        """What `packed` gave."""
+        parts = json.loads(text, object_hook=_unpacked_time)
+        for key in ("lines", "origin"):
+            parts[key] = {tuple(path): value for path, value in parts[key]}
+        return cls(**parts | {"folder": Path(parts["folder"]), "top_level": tuple(parts["top_level"])})
+
+    def changed(self, changes: Changes, where: str | None = None) -> Source:
+        """A copy with other values at some paths; `where` names the place of the changes in messages."""
+        new = replace(self, tree=copy.deepcopy(self.tree), origin=dict(self.origin))
+        wrong = []
+        for text, key, value in _assignments(changes):
+            place = f"{where}: {text}" if where else text
+            try:
+                new._change(key, value, place)
+            except UserError as error:
+                wrong.append(f"{place}: {error}")
+        if wrong:
+            raise ScenarioError(wrong)
+        return new
+
+    def _change(self, key: str, value: Any, text: str) -> None:
+        first = key.split(".")[0]
+        valid = [*self.layer_names(), *self.top_level]
+        if first not in valid:
+            raise UserError(f"there is no layer and no top-level key “{first}”", hint=nearest(first, valid))
+        self.origin[_set(self.tree, self.resolve(key), lists(value))] = text
+
+    def as_checked(self) -> dict[str, Any]:
+        """The tree as the models want it: tuples, and a single churn table as a list of one."""
+        churn = self.tree.get("churn")
+        tree: dict[str, Any] = tuples(self.tree | ({"churn": [churn]} if isinstance(churn, dict) else {}))
+        return tree
+
+    def layer_tables(self) -> dict[int, dict[str, Any]]:
+        """The tables of the stack by their place; what is not a table is left out."""
+        tables = self.tree.get("protocol")
+        places = enumerate(tables) if isinstance(tables, list) else ()
+        return {place: tuples(table) for place, table in places if isinstance(table, dict)}
+
+    def layer_names(self) -> dict[str, int]:
+        """The place of each layer that has a name."""
+        named = ((table.get("name"), place) for place, table in self.layer_tables().items())
+        return {name: place for name, place in named if isinstance(name, str)}
+
+    def resolve(self, key: str) -> KeyPath:
+        """A path as a user writes it, its first word a layer's name or a top-level key, as a path into the tree."""
+        first, *rest = key.split(".")
+        if first == "sweep" and rest:  # its keys are paths themselves
+            return (first, ".".join(rest))
+        layers = self.layer_names()
+        start: KeyPath = ("protocol", layers[first]) if first in layers else (first,)
+        return self._in_tree((*start, *(int(word) if word.isdecimal() else word for word in rest)))
+
+    def _in_tree(self, path: KeyPath) -> KeyPath:
+        """The same path where churn is one table instead of a list."""
+        single = isinstance(self.tree.get("churn"), dict) and path[:2] == ("churn", 0)
+        return path[:1] + path[2:] if single else path
+
+    def oversized(self) -> list[Problem]:
+        """Integers that TOML does not have."""
+        return [
+            Problem(path, "expected an integer of at most 64 bits")
+            for path, value in leaves(self.tree)
+            if isinstance(value, int) and not -(2**63) <= value < 2**63
+        ]
+
+    def complain(self, found: list[Problem], docs: str | None = None) -> ScenarioError:
+        """One message for each problem, in the order of the file; `docs`: the page of the manual about them."""
+        placed = [Problem(self._in_tree(problem.path), problem.what, problem.hint) for problem in found]
+        ordered = sorted(dict.fromkeys(placed), key=lambda problem: line_of(self.lines, problem.path) or 0)
+        return ScenarioError([self._message(problem) for problem in ordered], docs or page_for(ordered[0].path))
+
+    def _message(self, problem: Problem) -> str:
+        changes = [text for path, text in self.origin.items() if problem.path[: len(path)] == path]
+        line = line_of(self.lines, problem.path)
+        place = changes[-1] if changes else f"{self.file}:{line}" if line else self.file
+        return f"{place}: {UserError(problem.what, key=self._as_written(problem.path), hint=problem.hint)}"
+
+    def _as_written(self, path: KeyPath) -> str:
+        if path[:1] == ("protocol",) and len(path) > 1:
+            name = self.layer_tables().get(int(path[1]), {}).get("name")
+            path = (name, *path[2:]) if isinstance(name, str) and BARE.fullmatch(name) else path
+        return ".".join(str(word) if BARE.fullmatch(str(word)) else shown(str(word)) for word in path)
+
+
+def _packed_time(value: Any) -> dict[str, str]:
+    """Dates and times, which TOML has and JSON has not."""
+    return {TIME: value.isoformat()}
+
+
+def _unpacked_time(table: dict[str, Any]) -> Any:
+    return tomllib.loads(f"time = {table[TIME]}")["time"] if table.keys() == {TIME} else table
+
+
+def _text_of(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        own = [file.name for file in [path.with_name(f"{path.name}.toml")] if file.is_file()]
+        hint = "" if path.suffix else nearest(path.name, own or shipped_scenarios())
+        what = UserError(str(getattr(error, "strerror", None) or error), hint=hint)
+        raise ScenarioError([f"{path}: {what}"]) from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise ScenarioError([f"{path}:{line}: not UTF-8 text: {error.reason}"]) from None
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        place = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
+        where, column = (f"{path}:{place[1]}", f" (column {place[2]})") if place else (path, "")
+        what = str(error).replace(place[0] if place else "", "").replace(*TWICE)
+        raise ScenarioError([f"{where}: not TOML: {what}{column}"]) from None
+
+
+def _assignments(changes: Changes) -> list[tuple[str, str, Any]]:
+    """Changes as (how the user wrote it, path, value)."""
+    if isinstance(changes, Mapping):
+        return [(f"{key} = {shown(value)}", key, value) for key, value in changes.items()]
+    return [(f"--set {text}", *_assignment(text)) for text in changes]
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """``path=value`` as on the command line; the value as in TOML, or a bare word."""
+    key, sign, value = (part.strip() for part in text.partition("="))
+    if not sign or not key:
+        raise ScenarioError([f"--set {text}: expected path=value, e.g. --set cycles=50"])
+    try:
+        tree = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        return key, value
+    return key, tree["value"] if len(tree) == 1 else value
+
+
+def _set(tree: Any, path: KeyPath, value: Any) -> KeyPath:
+    """Put a value into a tree, with the tables on the way to it; returns the path of what is new."""
+    new = path
+    for depth, step in enumerate(path):
+        here = ".".join(map(str, path[:depth]))
+        if isinstance(tree, list) and step not in range(len(tree)):
+            raise UserError(f"“{here}” is a list of {len(tree)}: there is no “{step}”, places count from 0")
+        if not isinstance(tree, list | dict):
+            raise UserError(f"“{here}” is not a table: there is no “{step}” in it")
+        place: Any = step if isinstance(tree, list) else str(step)
+        if depth == len(path) - 1:
+            tree[place] = value
+        elif isinstance(tree, dict) and place not in tree:
+            new = min(new, path[: depth + 1], key=len)
+            tree[place] = {}
+        tree = tree[place]
+    return new

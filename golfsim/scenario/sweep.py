@@ -1,0 +1,121 @@
+"""One scenario file → many runs: the points of a sweep, each a scenario of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from golfsim.core.errors import UserError
+from golfsim.core.paths import INDEX
+from golfsim.scenario.model import Scenario
+
+Changes = dict[str, Any]
+MOST_POINTS = 100_000
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination of a sweep's values; `values` tells it from the others, by key (and `case` for its label)."""
+
+    values: Changes
+    scenario: Scenario
+    folder: str  # its name: readable, and safe on every file system
+
+    @cached_property
+    def text(self) -> str:
+        """Its scenario as TOML, every default spelt out."""
+        return self.scenario.dump()
+
+    @cached_property
+    def packed(self) -> dict[str, Any]:
+        """All of it in what JSON knows, for another process."""
+        return {"values": self.values, "scenario": self.scenario.packed(), "folder": self.folder}
+
+    @classmethod
+    def unpacked(cls, parts: dict[str, Any]) -> Point:
+        """What `packed` gave."""
+        return cls(parts["values"], _scenario(parts["scenario"]), parts["folder"])
+
+    @cached_property
+    def kind(self) -> str:
+        """What decides which kernels its runs need: the scenario without numbers, which change no type."""
+        return json.dumps(_shape(self.scenario.model_dump(mode="json", exclude={"name", "plot"})))
+
+
+@lru_cache(maxsize=64)
+def _scenario(text: str) -> Scenario:
+    """Kept: the runs of a point share it."""
+    return Scenario.unpacked(text)
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shape(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shape(inner) for inner in value]
+    return value if isinstance(value, str | bool) else type(value).__name__
+
+
+def points(scenario: Scenario) -> list[Point]:
+    """All combinations: each case with each value of each key; the keys of a zip group vary together."""
+    plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
+    found: list[Point] = []
+    told: set[str] = set()
+    cases, axes = _cases(scenario), _axes(scenario)
+    number = math.prod([len(cases), *map(len, axes)])
+    if number > MOST_POINTS:
+        what = f"{number} points are too many; at most {MOST_POINTS}"
+        raise UserError(what, key="sweep", hint="vary fewer keys, or let lists of a zip group vary together")
+    for combination in itertools.product(cases, *axes):
+        values = {key: value for part in combination for key, value in part[0].items()}
+        changes = {key: value for part in combination for key, value in part[1].items()}
+        where = f"{scenario.file}, at " + ", ".join(f"{k} = {v}" for k, v in values.items())
+        if repr(values) in told:
+            raise UserError("two points of the sweep are the same", key="sweep", hint="each value may stand there once")
+        told.add(repr(values))
+        folder = _folder(values, {INDEX, *(point.folder for point in found)})
+        found.append(Point(values, plain.change(changes, where=where) if changes else plain, folder))
+    return found
+
+
+def _folder(values: Changes, taken: set[str]) -> str:
+    words = [str(v) if k == "case" else f"{k}={v}" for k, v in values.items()]
+    name = re.sub(r"^\.+|[^\w.=,+-]+", "_", ",".join(words)).encode()[:150].decode(errors="ignore")
+    numbered = (f"{name}.{number}" for number in itertools.count(2))
+    return name if name not in taken else next(other for other in numbered if other not in taken)
+
+
+def _cases(scenario: Scenario) -> list[tuple[Changes, Changes]]:
+    """(what tells the point apart, what it changes) for each case."""
+    if not scenario.case:
+        return [({}, {})]
+    found = []
+    for number, table in enumerate(scenario.case):
+        changes = dict(table)
+        label = changes.pop("label", None)
+        if not isinstance(label, str) or not label:
+            raise UserError("missing: a case needs a label for plots", key=f"case.{number}.label")
+        found.append(({"case": label}, changes))
+    return found
+
+
+def _axes(scenario: Scenario) -> list[list[tuple[Changes, Changes]]]:
+    axes = []
+    for key, values in scenario.sweep.items():
+        groups = values if key == "zip" and isinstance(values, tuple) else ({key: values},)
+        for group in groups:
+            axes.append([(point, point) for point in _zipped(group, key)])
+    return axes
+
+
+def _zipped(group: Any, key: str) -> list[Changes]:
+    if not isinstance(group, dict) or not all(isinstance(v, tuple) and v for v in group.values()):
+        raise UserError("expected a list of values", key=f"sweep.{key}", hint='e.g. "published.epsilon" = [1, 5, 10]')
+    if len({len(values) for values in group.values()}) != 1:
+        raise UserError("the lists of a zip group have different lengths", key=f"sweep.{key}")
+    return [dict(zip(group, values, strict=True)) for values in zip(*group.values(), strict=True)]

@@ -1,0 +1,1 @@
+"""The simulation: the loop over cycles, what is observed, the log, checkpoints."""

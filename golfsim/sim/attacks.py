@@ -1,0 +1,95 @@
+"""What ε means: how well somebody who sees only what was published guesses labels, or tells who took part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.core import rng
+from golfsim.core.maths import product, solve
+
+if TYPE_CHECKING:
+    from golfsim.network.world import World
+    from golfsim.protocol.learner import Learner
+    from golfsim.protocol.records import Published, Raw
+
+Metrics = dict[str, float]
+SAMPLE = 4000  # records that an attack is tried on
+
+
+def label_recovery(published: Published[Any], raw: Raw, key: np.uint64, world: World) -> Metrics:
+    """The share of labels that are guessed right from what was published of a record.
+
+    By the sign of the sum: features are not negative and add up to 1, so that Σ yx = y. By the best linear guess: ridge
+    regression from the published numbers to the label, fitted on half of the records with their labels known and tried
+    on the others. `label.base` is the share of the largest class, which needs no data at all.
+    """
+    records = np.flatnonzero(raw.published_by(published)).astype(np.int32)
+    chosen = rng.sample(key, world.cycle, records, SAMPLE)
+    if chosen.size < 4:
+        return {}
+    seen, truth = _what_is_seen(published, chosen), raw.rows.label[chosen]
+    half = rng.permutation(key, world.cycle, chosen.size)
+    train, test = half[: chosen.size // 2], half[chosen.size // 2 :]
+    return {
+        "label.sum": float((published.decoded(chosen.astype(np.int64))[1] == truth).mean()),
+        "label.linear": float((_ridge(seen[train], truth[train], seen[test], raw.classes) == truth[test]).mean()),
+        "label.base": float(np.bincount(truth).max() / truth.size),
+    }
+
+
+def _slices(published: Published[Any], records: NDArray[np.int32]) -> NDArray[np.float32]:
+    """What was published of records: [records, slices, features]."""
+    rows = published.rows
+    slices = published.models if rows.folded else 1
+    return rows.x.reshape(-1, slices, rows.x.shape[1])[records]
+
+
+def _what_is_seen(published: Published[Any], records: NDArray[np.int32]) -> NDArray[np.float64]:
+    z = _slices(published, records)
+    seen = z.reshape(len(z), -1).astype(np.float64)
+    if published.rows.folded:
+        return seen
+    given = published.rows.label[records][:, None] == np.arange(published.classes)
+    return np.hstack([seen, given * np.abs(seen).max()])
+
+
+def _ridge(x: NDArray[Any], y: NDArray[Any], test: NDArray[Any], classes: int) -> NDArray[np.int64]:
+    """Ridge regression to ±1 targets, in the smaller of the two spaces."""
+    target = np.where(y[:, None] == np.arange(classes), 1.0, -1.0)
+    mean, offset = x.mean(axis=0), target.mean(axis=0)
+    x, test, target = x - mean, test - mean, target - offset
+    penalty = max(float(np.square(x).sum()) / max(x.shape), 1e-12)
+    if x.shape[1] <= x.shape[0]:
+        weights = solve(product(x.T, x.T) + penalty * np.eye(x.shape[1]), product(x.T, target.T))
+    else:
+        weights = product(x.T, solve(product(x, x) + penalty * np.eye(x.shape[0]), target).T)
+    return np.asarray((product(test, weights.T) + offset).argmax(axis=1), np.int64)
+
+
+def membership(
+    layer: Learner[Any], holders: NDArray[np.int32], members: tuple[Any, Any], others: tuple[Any, Any]
+) -> Metrics:
+    """How far a threshold on the model's confidence in the true class tells training records from test records.
+
+    The advantage is the largest difference of the two rates over all thresholds, for the mean over the models seen; 0
+    is pure guessing.
+    """
+    inside, outside = (_confidence(layer, holders, x, y) for x, y in (members, others))
+    both = np.sort(np.concatenate([inside, outside]))
+    below_in = np.searchsorted(np.sort(inside), both, side="right") / inside.size
+    below_out = np.searchsorted(np.sort(outside), both, side="right") / outside.size
+    return {"membership.advantage": float(np.max(below_out - below_in, initial=0.0))}
+
+
+def _confidence(
+    layer: Learner[Any], holders: NDArray[np.int32], x: NDArray[np.float32], y: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    scores = layer.scores(holders, x).astype(np.float64).mean(axis=1)
+    if scores.shape[1] == 1:
+        return np.asarray(scores[:, 0] * (2 * y - 1))
+    own = scores[np.arange(len(y)), y]
+    scores[np.arange(len(y)), y] = -np.inf
+    return np.asarray(own - scores.max(axis=1))

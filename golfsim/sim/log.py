@@ -1,0 +1,107 @@
+"""The log of a run: tidy rows in Parquet, the scenario as run, and what is known about the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from golfsim.core.errors import UserError
+from golfsim.core.files import write_whole
+from golfsim.sim.tables import Table, beside
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("run", "seed", "cycle", "layer", "metric", "value")
+LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
+NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
+
+
+class Log:
+    """The rows of one run, in memory until they are written; `note` is what every picture of them has to say."""
+
+    def __init__(self, run: int, seed: int, note: str = "") -> None:
+        self.run = run
+        self.seed = seed
+        self.note = note
+        self.cycles: list[int] = []
+        self.names: list[tuple[str, str]] = []  # layer, metric
+        self.values: list[float] = []
+        self.tables: dict[str, Table] = {}  # written beside the log
+
+    def add(self, cycle: int, found: dict[str, dict[str, float]]) -> None:
+        """The metrics of one cycle, by layer."""
+        for layer, metrics in found.items():
+            self.cycles += [cycle] * len(metrics)
+            self.names += [(layer, metric) for metric in metrics]
+            self.values += [float(value) for value in metrics.values()]
+
+    def frame(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        return noted(self._table().to_pandas(), [self.note])
+
+    def nodes(self) -> pd.DataFrame:
+        """What became of the nodes that were followed: cycle, layer, node, online, error."""
+        return self._further("nodes")
+
+    def links(self) -> pd.DataFrame:
+        """Who knew whom: cycle, layer, source, target."""
+        return self._further("links")
+
+    def _further(self, name: str) -> pd.DataFrame:
+        if name not in self.tables:
+            raise no_such_table(name)
+        return noted(self.tables[name].rows(self.run, self.seed).to_pandas(), [self.note])
+
+    def _table(self) -> Any:
+        import pyarrow as pa
+
+        layers, metrics = [n[0] for n in self.names], [n[1] for n in self.names]
+        columns = [
+            pa.array([self.run] * len(self.values), pa.int32()),
+            pa.array([self.seed] * len(self.values), pa.int64()),
+            pa.array(self.cycles, pa.int32()),
+            pa.array(layers, pa.string()).dictionary_encode(),
+            pa.array(metrics, pa.string()).dictionary_encode(),
+            pa.array(self.values, pa.float64()),
+        ]
+        return pa.table(columns, names=list(COLUMNS))
+
+    def write(self, folder: Path, scenario: str, about: dict[str, Any]) -> None:
+        """Write the run's folder: each file whole or not at all."""
+        import pyarrow.parquet as pq
+
+        folder.mkdir(parents=True, exist_ok=True)
+        about_log = {"golfsim.scenario": scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
+        table = self._table().replace_schema_metadata(about_log)
+        write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
+        write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
+        for name, further in self.tables.items():
+            self._write_further(folder, name, further)
+        text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+        write_whole(folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8"))  # last: now the run is whole
+
+    def _write_further(self, folder: Path, name: str, table: Table) -> None:
+        import pyarrow.parquet as pq
+
+        rows = table.rows(self.run, self.seed).replace_schema_metadata({NOTE: self.note})
+        write_whole(beside(folder / LOG, name), lambda path: pq.write_table(rows, path, compression="zstd"))
+
+
+def no_such_table(name: str) -> UserError:
+    """Return the error of a folder whose runs have kept no such table."""
+    key = {"nodes": "follow = 100", "links": "draw = true"}[name]
+    return UserError(f"no run here has kept its {name}", hint=f"put {key} into [observe] and run again")
+
+
+def noted(frame: pd.DataFrame, notes: Iterable[str]) -> pd.DataFrame:
+    """The frame with what every picture of it has to say: each note once."""
+    frame.attrs[NOTE] = "\n".join(dict.fromkeys(line for note in notes for line in note.splitlines()))
+    return frame
+
+
+def note_of(frame: pd.DataFrame) -> str:
+    """What every picture of the frame has to say, e.g. that its data are generated in place of others."""
+    return str(frame.attrs.get(NOTE, ""))

@@ -1,0 +1,278 @@
+"""What is measured: the error of sampled nodes, messages, and each layer's own metrics. Observers read, never write."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.core.settings import MOST_DRAWN, ObserveConfig
+from golfsim.core.threads import in_threads
+from golfsim.protocol.learner import Learner, classify
+from golfsim.protocol.overlay import Overlay
+from golfsim.protocol.records import Published, Raw
+from golfsim.sim import attacks, overlay_stats
+from golfsim.sim.invariants import ROOM
+from golfsim.sim.tables import WORLD, Table
+
+if TYPE_CHECKING:
+    from golfsim.network.world import World
+    from golfsim.protocol.base import Protocol
+
+Metrics = dict[str, float]
+FALSE_POSITIVES = np.linspace(0, 1, 21)
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+POINTS_A_DECADE = 20
+CHUNK = 1024  # test records a matrix product; fixed, since a product's last bits depend on its shape
+
+
+@dataclass(frozen=True)
+class Due:
+    """The cycles after which to measure: each k-th, or log-spaced ones; always the last. Told one by one: of some
+    thousand million cycles no list is made.
+    """
+
+    every: int | str
+    cycles: int
+
+    def __contains__(self, cycle: int) -> bool:
+        return cycle == self.cycles or (cycle in self._spaced if self.every == "log" else cycle % int(self.every) == 0)
+
+    @cached_property
+    def _spaced(self) -> frozenset[int]:
+        points = math.floor(POINTS_A_DECADE * math.log10(self.cycles) + 1e-9)
+        return frozenset(round(10 ** (k / POINTS_A_DECADE)) for k in range(points + 1))
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """The records that sampled nodes predict."""
+
+    __test__ = False
+    x: NDArray[np.float32]
+    y: NDArray[np.int32]
+    classes: int
+
+
+class Observer:
+    """Measures all layers of a run at the cycles the scenario asks for."""
+
+    def __init__(
+        self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None, raw: Raw | None = None
+    ) -> None:
+        self._config = config
+        self._key = rng.key(seed, "observe", "sample")
+        self._due = Due(config.every, cycles)
+        self._overlay_due = Due(config.overlay, cycles) if config.overlay else frozenset[int]()
+        self._overlay_key = rng.key(seed, "observe", "overlay")
+        self._attack_key = rng.key(seed, "observe", "attack")
+        self._test = test
+        self._raw = raw
+        self._follow_key = rng.key(seed, "observe", "follow")
+
+    def tables(self, world: World, layers: list[str]) -> dict[str, Table]:
+        """The empty tables that the scenario asks for besides the log."""
+        if self._config.draw and world.nodes > MOST_DRAWN:
+            what = f"a drawing of {world.nodes:,} nodes shows nothing; up to {MOST_DRAWN} can be drawn"
+            raise UserError(what, key="observe.draw", hint="simulate fewer nodes, or use follow = 100 and overlay = 1")
+        asked = {"nodes": self._config.draw or self._config.follow is not None, "links": self._config.draw}
+        return {name: Table(name, layers) for name, wanted in asked.items() if wanted}
+
+    def fill(self, tables: dict[str, Table], world: World, layers: dict[str, Protocol[Any]]) -> None:
+        """Add what is to be seen of nodes and links now, where this cycle is due."""
+        if world.cycle in self._due and "nodes" in tables:
+            self._follow(tables["nodes"], world, layers)
+        if world.cycle in self._due and "links" in tables:
+            self._draw(tables["links"], world, layers)
+
+    def _follow(self, table: Table, world: World, layers: dict[str, Protocol[Any]]) -> None:
+        nodes = self._followed(world)
+        learners = {name: layer for name, layer in layers.items() if isinstance(layer, Learner)}
+        seen = {"node": world.label[nodes], "online": world.online[nodes]}
+        for name, layer in learners.items() if self._test is not None else ():
+            table.add(world.cycle, name, **seen, error=self._errors(world, layer, nodes))
+        if not learners or self._test is None:
+            table.add(world.cycle, WORLD, **seen, error=np.full(nodes.size, np.nan))
+
+    def _followed(self, world: World) -> NDArray[np.int32]:
+        """The same nodes each time, by the user's numbers."""
+        everyone = np.arange(world.nodes, dtype=np.int32)
+        chosen = everyone if self._config.draw else rng.sample(self._follow_key, 0, everyone, self._config.follow or 0)
+        return np.asarray(chosen[np.argsort(world.label[chosen])], np.int32)
+
+    def _errors(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The error of each node; NaN where it has no model to be measured."""
+        assert self._test is not None
+        able = np.isin(nodes, layer.holders(world))
+        error = np.full(nodes.size, np.nan)
+        if able.any():
+            scores, _ = predict(layer, nodes[able], self._test.x, world.threads)
+            error[able] = (classify(scores) != self._test.y[:, None]).mean(axis=0)
+        return error
+
+    def _draw(self, table: Table, world: World, layers: dict[str, Protocol[Any]]) -> None:
+        for name, layer in layers.items():
+            links = layer.links(world) if isinstance(layer, Overlay) else None
+            if links is not None:
+                source = world.label[np.repeat(np.arange(world.nodes), np.diff(links.indptr))]
+                target = world.label[links.indices]
+                order = np.lexsort((target, source))
+                table.add(world.cycle, name, source=source[order], target=target[order])
+
+    def due(self, cycle: int, whole: bool = False) -> bool:
+        """Whether to measure after this cycle; `whole`: all layers, and not only overlays."""
+        return cycle in self._due or (not whole and cycle in self._overlay_due)
+
+    def measure(self, world: World, layers: dict[str, Protocol[Any]]) -> dict[str, Metrics]:
+        """All metrics of all layers now, by layer."""
+        found: dict[str, Metrics] = {"world": {"online": float(world.order.size)}}
+        for name, layer in layers.items():
+            found[name] = dict(world.transport.totals(name))
+            if world.cycle in self._due:
+                found[name] |= self._of_layer(world, layer)
+            if isinstance(layer, Overlay) and world.cycle in self._overlay_due:
+                found[name] |= overlay_stats.measure(layer, world, self._overlay_key, self._config.overlay_nodes)
+        return found
+
+    def _of_layer(self, world: World, layer: Protocol[Any]) -> Metrics:
+        found = layer.observe(world)
+        if isinstance(layer, Learner) and self._test is not None:
+            nodes = self._sample(world, layer)
+            if nodes.size:
+                found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
+                found["measured"] = float(nodes.size)
+        if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
+            found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
+        return found
+
+    def _membership(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> Metrics:
+        if "membership" not in self._config.attacks or self._raw is None or self._test is None:
+            return {}
+        rows = self._raw.rows
+        everyone = np.arange(rows.label.size, dtype=np.int32)
+        chosen = rng.sample(self._attack_key, world.cycle, everyone, len(self._test.y))
+        members = rows.x[chosen], rows.label[chosen]
+        return attacks.membership(layer, nodes, members, (self._test.x, self._test.y))
+
+    def _sample(self, world: World, layer: Learner[Any]) -> NDArray[np.int32]:
+        holders, wanted = layer.holders(world), self._config.nodes
+        return holders if isinstance(wanted, str) else rng.sample(self._key, world.cycle, holders, wanted)
+
+    def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
+        scores, others = predict(layer, nodes, test.x, world.threads)
+        predicted = classify(scores)
+        error = (predicted != test.y[:, None]).mean(axis=0)
+        metrics = summary("error", error) | summary("accuracy", 1 - error) | summary("age", layer.ages(nodes))
+        for name, classes in others.items():
+            able = (classes >= 0).all(axis=0)
+            if able.any():
+                metrics |= summary(f"{name}_error", (classes[:, able] != test.y[:, None]).mean(axis=0))
+        if "auc" in self._config.metrics:
+            metrics |= summary("auc", auc(scores, test.y))
+        if "f1" in self._config.metrics:
+            metrics |= summary("f1", f1(predicted, test.y, test.classes))
+        return metrics | self._of_one_node(world, layer, nodes, test)
+
+    def _of_one_node(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
+        """Confusion matrix and ROC curve of the node that the scenario names, or of the first one measured."""
+        wanted, found = self._config.node, Metrics()
+        if not {"confusion", "roc"} & set(self._config.metrics):
+            return found
+        if wanted is not None and wanted >= world.nodes:
+            raise UserError(f"there is no node {wanted}, only 0 … {world.nodes - 1}", key="observe.node")
+        holders = layer.holders(world)
+        one = nodes[:1] if wanted is None else holders[world.label[holders] == wanted]
+        if one.size:  # else it has no model, or is not there
+            scores, _ = predict(layer, one, test.x, world.threads)
+            if "confusion" in self._config.metrics:
+                found |= confusion(classify(scores)[:, 0], test.y, test.classes)
+            if "roc" in self._config.metrics and test.classes == 2:
+                found |= roc(scores[:, 0, 0], test.y)
+        return found
+
+
+@cache
+def _numpy_blas() -> Any:
+    """The handle on the library behind numpy's products; looking for it takes longer than a small product."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def predict(
+    layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32], threads: int
+) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int32]]]:
+    """Scores of all test records, and classes predicted in other ways, in fixed chunks with one BLAS thread each."""
+    parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
+    with _numpy_blas().limit(limits=1, user_api="blas"):
+        scores = np.concatenate(in_threads(threads, lambda part: _finite_scores(layer, nodes, part), parts))
+        others = in_threads(threads, lambda part: layer.others(nodes, part), parts)
+    return scores, {name: np.concatenate([part[name] for part in others]) for name in others[0]}
+
+
+def _finite_scores(layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scores that can be compared: large numbers may run over in a product although model and record are finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = layer.scores(nodes, x)
+    if not np.isfinite(scores).all():
+        what = "the scores of its models run over: model or records are too large for single precision"
+        raise UserError(what, key=layer.name, hint=ROOM)
+    return scores
+
+
+def summary(name: str, values: NDArray[Any]) -> Metrics:
+    """Mean, standard deviation and quantiles over nodes."""
+    found = {f"{name}.mean": float(values.mean()), f"{name}.std": float(values.std())}
+    quantiles = np.quantile(values, QUANTILES)
+    return found | {f"{name}.q{round(100 * q):02}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
+
+
+def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Area under the ROC curve for each node; with more than two classes the mean over one-vs-rest problems."""
+    from scipy.stats import rankdata
+
+    models = scores.shape[2]
+    areas = []
+    for model in range(models):
+        positive = y == (1 if models == 1 else model)
+        pairs = positive.sum() * (~positive).sum()
+        ranks = rankdata(scores[:, :, model], axis=0)[positive].sum(axis=0)
+        if pairs:
+            areas.append((ranks - positive.sum() * (positive.sum() + 1) / 2) / pairs)
+    return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
+
+
+def confusion(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> Metrics:
+    """How many test records of each class are predicted to be of each."""
+    counts = np.zeros((classes, classes), np.int64)
+    np.add.at(counts, (y, predicted), 1)
+    return {f"confusion.actual_{a}.predicted_{p}": float(counts[a, p]) for a in range(classes) for p in range(classes)}
+
+
+def roc(scores: NDArray[Any], y: NDArray[np.int32]) -> Metrics:
+    """The share of true positives for each of some shares of false positives, on the line between thresholds."""
+    falling = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[falling]) != 0, True)  # of records with the same score
+    hits = np.append(0, np.cumsum(y[falling] == 1)[last])
+    misses = np.append(0, np.cumsum(y[falling] != 1)[last])
+    if not (hits[-1] and misses[-1]):
+        return {}
+    found = np.interp(FALSE_POSITIVES, misses / misses[-1], hits / hits[-1])
+    return {f"roc.at_{share:.2f}": float(value) for share, value in zip(FALSE_POSITIVES, found, strict=True)}
+
+
+def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:
+    """F1 of class 1 for each node; with more than two classes the mean over those that occur or are predicted."""
+    found = []
+    for one in [1] if classes == 2 else range(classes):
+        hit, true = predicted == one, (y == one)[:, None]
+        both = hit.sum(axis=0) + true.sum()
+        score = 2 * (hit & true).sum(axis=0) / np.maximum(both, 1)
+        found.append(score if classes == 2 else np.where(both > 0, score, np.nan))
+    return np.asarray(np.nanmean(found, axis=0))

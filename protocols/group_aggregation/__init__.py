@@ -1,0 +1,5 @@
+"""Group aggregation (Asplund & Frøystad 2015): means of the models of groups, over secure sums."""
+
+from protocols.group_aggregation.protocol import GroupAggregation
+
+__all__ = ["GroupAggregation"]

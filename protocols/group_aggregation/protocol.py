@@ -1,0 +1,627 @@
+"""Groups of nodes publish the noisy mean of their models; nodes vote with what they receive (Asplund & Frøystad 2015).
+
+An aggregation takes three turns: a group forms; its members send their models to the curator, which costs them budget;
+the curator publishes the mean of what has arrived, if enough has. Who is not there to send is missing from the mean,
+and a group whose curator leaves, or that falls below the quorum, ends without a result: its members are free again, but
+what they have sent counts as spent.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from golfsim.core import rng
+from golfsim.core.errors import UserError
+from golfsim.core.memory import available, readable
+from golfsim.learning import ensemble
+from golfsim.privacy import secure_sum
+from golfsim.privacy.ledger import Ledger, UniformSchedule
+from golfsim.privacy.mechanisms import ROUNDING, Guarantee
+from golfsim.protocol.base import Audited, Layer, LayerConfig
+from golfsim.protocol.learner import Learner, classify
+from golfsim.protocol.overlay import Overlay
+from golfsim.protocol.records import Published, longest, refuse_unfit
+from protocols.group_aggregation.groups import (  # fmt: skip
+    GAMMA,
+    LAPLACE,
+    NOBODY,
+    SHARE,
+    Groups,
+    Nodes,
+    as_members_send,
+    edges_of,
+    join_over_views,
+    perturb,
+    plain_sums,
+    receive,
+)
+from protocols.regularised_erm import CROWD, RegularisedErm
+
+if TYPE_CHECKING:
+    from golfsim.network.world import World
+
+FREE, FORMED, SENT = range(3)
+
+
+class GroupAggregationConfig(LayerConfig):
+    """How groups form, what they publish, and how it is protected."""
+
+    local: Layer[RegularisedErm] = Field(description="the layer of the nodes' own models, without noise")
+    peers: Layer[Overlay[Any]] | None = Field(None, description="the overlay that groups form and models spread over")
+    group: int = Field(ge=1, description="nodes of a group, g")
+    quorum: int | None = Field(None, ge=1, description="members whose models must arrive; default: all of the group")
+    formation: Literal["central", "overlay"] = Field(
+        "central", description="a central agent draws groups at random, or nodes propose themselves to their views"
+    )
+    epsilon: float = Field(
+        ge=1e-6,
+        allow_inf_nan=True,
+        description="the budget of each record (or node) over all aggregations; inf: no noise",
+    )
+    aggregation_epsilon: float | None = Field(
+        None, ge=1e-6, description="what an aggregation costs, ε_A; default: the whole budget"
+    )
+    unit: Literal["record", "node"] = Field("record", description="what ε protects: one record, or all of a node")
+    trust: Literal["none", "honest", "curator", "as-published"] = Field(
+        "none",
+        description="whom members trust: nobody, each adds all the noise itself; that `honest` members each add their "
+        "share; the curator, which adds it; or as in the source, with the true ε told",
+    )
+    honest: int | None = Field(None, ge=1, description="trust = “honest”: how many members are sure to add their share")
+    sum: Literal["masked", "plain"] = Field(
+        "masked", description="whether masks hide a member's model from the curator, or it sees it as in the source"
+    )
+    publish: Literal["party", "all", "gossip"] = Field(
+        "party",
+        description="who gets the mean: those of the group who sent a model, all online, or whom gossip reaches",
+    )
+    hops: int = Field(10, ge=1, le=10_000, description="gossip: how far a model is passed on")
+    fanout: int = Field(1, ge=1, description="gossip: to how many neighbours a node passes a model that is new to it")
+    predict: Literal["ensemble", "aggregated"] = Field(
+        "ensemble", description="the vote of the local and all received models, or of the received ones alone"
+    )
+    tie: Literal["first", "last", "random", "score"] = Field(
+        "first", description="what a tied vote means: the first class, the last, any, or what scores say"
+    )
+    local_weight: float = Field(1.0, ge=0, description="votes of the local model; a received one has one")
+    cap: int | None = Field(None, ge=1, description="received models that a node keeps; default: all")
+    prune: Literal["oldest", "score"] = Field(
+        "oldest", description="which model goes when the cap is reached: the oldest, or the worst on the own records"
+    )
+    min_records: int = Field(1, ge=1, description="nodes with fewer records take no part")
+
+    @model_validator(mode="after")
+    def _fits(self) -> GroupAggregationConfig:
+        if self.quorum is not None and self.quorum > self.group:
+            raise ValueError(f"quorum: expected at most {self.group}, as “group” says; got {self.quorum}")
+        if (self.trust == "honest") != (self.honest is not None):
+            raise ValueError("honest: belongs to trust = “honest”, which needs it")
+        if self.honest is not None and self.honest > self.needed:
+            raise ValueError(f"honest: expected at most {self.needed}, the quorum; got {self.honest}")
+        if self.peers is None and (self.formation == "overlay" or self.publish == "gossip"):
+            raise ValueError("peers: groups over views and gossip need an overlay")
+        if self.cost > self.epsilon:
+            raise ValueError(f"aggregation_epsilon: expected at most {self.epsilon:g}, the budget; got {self.cost:g}")
+        if self.aggregation_epsilon is not None and math.isinf(self.epsilon):
+            raise ValueError("aggregation_epsilon: a part of a finite budget; with epsilon = inf there is no noise")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_secrets(self) -> GroupAggregationConfig:
+        if self.honest is not None and self.sum == "masked" and self.honest + self.needed <= self.group:
+            most = self.group - self.honest
+            raise ValueError(f"quorum: expected more than {most}: so many who are not honest could lift all masks")
+        if self.publish == "gossip" and self.prune == "score":
+            raise ValueError("prune: what a node passes on would tell which models fit its records; take “oldest”")
+        return self
+
+    @property
+    def needed(self) -> int:
+        """The quorum."""
+        return self.quorum or self.group
+
+    @property
+    def cost(self) -> float:
+        """ε_A."""
+        return self.aggregation_epsilon or self.epsilon
+
+    @property
+    def times(self) -> int:
+        """In how many aggregations a node can take part."""
+        return 1 if math.isinf(self.epsilon) else int(self.epsilon / self.cost * (1 + 1e-9))
+
+
+class GroupAggregation(Learner[GroupAggregationConfig]):
+    """Published means of groups, and at every node the ensemble of its own model and those it has received."""
+
+    Config = GroupAggregationConfig
+    accepts = frozenset({"loss", "partition"})
+
+    def setup(self, world: World) -> None:
+        """Everybody free, nothing published."""
+        config, local = self.config, self.config.local
+        if local.config.noise != "none":
+            hint = 'noise = "none" in that layer: the mean is what is published, and gets noise of its own'
+            raise UserError(f"“{local.name}” has noisy models already", key=f"{self.name}.local", hint=hint)
+        self._refuse_what_cannot_be(world.nodes)
+        records = local.config.records
+        self._shape = (records.models, records.features)
+        self._noisy = not math.isinf(config.epsilon)
+        loose = config.trust == "as-published"  # then the true ε tells what records longer than 1 cost
+        if self._noisy and not loose:
+            refuse_unfit(records, "l2", self.name, "epsilon")
+        self._length = longest(records, "l2") if loose else 1.0
+        self._most = world.nodes * config.times // config.needed
+        most_held = min(config.times, self._most) if config.publish == "party" else self._most
+        room = min(config.cap or most_held, most_held)
+        self._check_memory(world.nodes, room)
+        self._allocate(world, room)
+        self._seconds = 0.0
+        self._keys = self.key("mask.own"), self.key("mask.pair")
+
+    def _refuse_what_cannot_be(self, nodes: int) -> None:
+        config, records = self.config, self.config.local.config.records
+        if config.group > nodes:
+            raise UserError(f"a group of {config.group} cannot form among {nodes} nodes", key=f"{self.name}.group")
+        if config.prune == "score" and records.rows.folded:
+            what = f"“{records.name}” has no labels to count mistakes with"
+            raise UserError(what, key=f"{self.name}.prune", hint='prune = "oldest"')
+
+    def _check_memory(self, nodes: int, room: int) -> None:
+        need = nodes * (room * 6 + self._bytes_heard) + (self._most * 4 + nodes * 8) * int(np.prod(self._shape))
+        if need > available():
+            what = (
+                f"{self._most} published models, up to {room} at each of {nodes} nodes, need {readable(need)} of memory"
+            )
+            hint = "set a cap, or let a node take part less often: raise aggregation_epsilon"
+            raise UserError(f"{what}; {readable(available())} are available", key=f"{self.name}.cap", hint=hint)
+
+    @property
+    def _bytes_heard(self) -> int:
+        """A bit for each model at each node: gossip brings what is there, or was and made room for another."""
+        return -(-self._most // 8) if self.config.publish == "gossip" else 0
+
+    def _allocate(self, world: World, room: int) -> None:
+        nodes, config = world.nodes, self.config
+        self.group_of = np.full(nodes, NOBODY, np.int32)  # the curator of each node's group
+        self.phase = np.zeros(nodes, np.int8)  # of the group of each curator
+        self.begun = np.zeros(nodes, np.int32)  # the cycle in which a node's group formed
+        self.ready = np.zeros(nodes, np.bool_)  # who has not lost since then what it agreed on
+        self.sent = np.zeros(nodes, np.bool_)  # who has sent its model to the curator
+        self.arrived = np.zeros(nodes, np.bool_)  # whose model the curator has
+        kind = np.uint64 if config.sum == "masked" else np.float64
+        self.upload = np.zeros((nodes, int(np.prod(self._shape))), kind)
+        self.sent_records, self.sent_lam = np.zeros(nodes), np.zeros(nodes)  # n and λ of the model that was sent
+        self.old = np.zeros((world.tampering.keeps_old().size, *self._shape))
+        self.old_kept = np.zeros(len(self.old), np.bool_)
+        self.published = np.zeros((self._most, *self._shape), np.float32)
+        self.number = 0  # of models published so far
+        self.held = np.full((nodes, room), NOBODY, np.int32)  # received models
+        self.distance = np.full((nodes, room), NOBODY, np.int16)  # hops behind a model still to be passed on
+        self.received = np.zeros(nodes, np.int32)  # models that were put into `held` so far
+        self.heard = np.zeros((nodes, self._bytes_heard), np.uint8)  # bit by bit: of which models
+        self.worst = 0.0  # the ε that an aggregation as published has truly cost
+        self.counts = np.zeros(4, np.int64)  # groups formed, published; rounds; members lost on the way
+        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=config.times), config.times * config.cost, nodes)
+
+    def start(self, world: World, nodes: Nodes) -> None:
+        """A node that is back afresh has lost keys and what it received; what it spent stays spent."""
+        self.held[nodes] = self.distance[nodes] = NOBODY
+        self.received[nodes] = self.heard[nodes] = 0
+        self.ready[nodes] = False
+
+    def step(self, world: World) -> None:
+        """Publish what has arrived, send what groups have agreed on, form new groups, pass models on."""
+        self._leave(world)
+        self._keep_old(world)
+        if self.config.publish == "gossip":
+            self._pass_on(world)
+        self._publish(world)
+        self._send(world)
+        self._form(world)
+
+    # Who is in a group
+
+    def _lasts(self, world: World) -> NDArray[np.bool_]:
+        """Whose group is under way: its curator has been there since it formed, and not ended it.
+
+        Nothing changes at a node that is offline, so its entries may be those of a group that is over.
+        """
+        curator = self.group_of
+        there = world.online[curator] & (world.since[curator] <= self.begun) & (self.begun[curator] == self.begun)
+        return np.asarray(there & (curator != NOBODY) & (self.phase[curator] != FREE))
+
+    def _leave(self, world: World) -> None:
+        """Online nodes whose group is over are free."""
+        self._free(np.flatnonzero(world.online & (self.group_of != NOBODY) & ~self._lasts(world)))
+
+    def _free(self, nodes: NDArray[Any]) -> None:
+        self.group_of[nodes] = NOBODY
+        self.sent[nodes] = self.arrived[nodes] = False
+        self.phase[nodes] = FREE
+
+    def _groups(self, world: World, phase: int) -> Groups:
+        """The groups in a phase, with all who belonged to them when they formed and agreed, gone or not."""
+        members = np.flatnonzero(self._lasts(world)).astype(np.int32)
+        members = members[self.phase[self.group_of[members]] == phase]
+        members = members[np.argsort(self.group_of[members], kind="stable")]
+        curators, sizes = np.unique(self.group_of[members], return_counts=True)
+        return Groups(curators, members, edges_of(sizes))
+
+    # Forming groups
+
+    def able(self, world: World) -> NDArray[np.bool_]:
+        """Who can take part: online, with a model of enough records, enough budget, and in no group."""
+        left = self.ledger.visits < self.config.times
+        return np.asarray(left & self._fit() & world.online & (self.group_of == NOBODY))
+
+    def _fit(self) -> NDArray[np.bool_]:
+        """Who has a model of enough records."""
+        local = self.config.local
+        return np.asarray((local.lam > 0) & (local.stop - local.first >= self.config.min_records))
+
+    def _may_ever(self) -> NDArray[np.bool_]:
+        """Who has budget left, and has or will have enough records."""
+        local = self.config.local.config
+        enough = local.records.capacity() >= max(self.config.min_records, local.min_records)
+        return np.asarray(enough & (self.ledger.visits < self.config.times))
+
+    def _form(self, world: World) -> None:
+        """Form groups, and keep those in which enough members have heard all that they need to take part."""
+        able = self.able(world)
+        if able.sum() < self.config.group:
+            return
+        members = (self._drawn if self.config.formation == "central" else self._gathered)(world, able)
+        curators = self.group_of[members]
+        self.counts[0] += np.unique(curators).size
+        self.begun[members] = world.cycle
+        self.ready[members] = True
+        there = np.ones(members.size, np.bool_)
+        if self.config.formation == "central":
+            there = self._told(world, "invitation", curators, members, 16)
+        if self.config.sum == "masked":
+            self._agree_on_keys(world, members, curators, there)
+        self._free(members[~there])
+        curators, sizes = np.unique(curators[there], return_counts=True)
+        self.phase[curators[sizes >= self.config.needed]] = FORMED
+        self._leave(world)
+
+    def _drawn(self, world: World, able: NDArray[np.bool_]) -> Nodes:
+        """The central agent's way: a random order, cut into groups; each group's first is its curator."""
+        nodes, size = np.flatnonzero(able).astype(np.int32), self.config.group
+        nodes = nodes[rng.permutation(self.key("group"), world.cycle, nodes.size)]
+        members = nodes[: nodes.size // size * size]
+        self.group_of[members] = np.repeat(members[::size], size)
+        return members
+
+    def _gathered(self, world: World, able: NDArray[np.bool_]) -> Nodes:
+        """From views: whoever acts first proposes first."""
+        assert self.config.peers is not None
+        links, before = self.config.peers.links(world), self.group_of != NOBODY
+        nothing = np.empty(0, np.int64)
+        start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
+        graph = start.astype(np.int64), neighbour.astype(np.int64), np.flatnonzero(world.online)
+        transport = world.transport
+        sent, lost = join_over_views(
+            world.order, *graph, able, world.online, transport.side(), self.config.group, self.key("group"),
+            world.cycle, transport.loss, self.group_of,
+        )  # fmt: skip
+        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=16)
+        return np.flatnonzero((self.group_of != NOBODY) & ~before).astype(np.int32)
+
+    def _told(self, world: World, kind: str, src: Nodes, dst: Nodes, size: int) -> NDArray[np.bool_]:
+        """Which messages between members and their curators arrive; a node needs none to itself."""
+        apart = src != dst
+        heard = np.ones(src.size, np.bool_)
+        k = np.arange(max(1, int(apart.sum())), dtype=np.int64)
+        heard[apart], _ = world.transport.send(self, kind, src[apart], dst[apart], size, k)
+        return heard
+
+    def _agree_on_keys(self, world: World, members: Nodes, curators: Nodes, there: NDArray[np.bool_]) -> None:
+        """Keys and shares of secrets go to the curator and back; who misses one of the four messages is out."""
+        each = self.config.group - 1
+        sizes = (secure_sum.KEY_BYTES, each * secure_sum.KEY_BYTES, each * secure_sum.SHARE_BYTES)
+        for kind, size in zip(("key", "keys", "share", "shares"), (*sizes, sizes[2]), strict=True):
+            src, dst = (members, curators) if kind in ("key", "share") else (curators, members)
+            there[there] = self._told(world, kind, src[there], dst[there], size)
+        self.counts[2] += 2 * np.unique(curators).size
+
+    # Sending models
+
+    def _send(self, world: World) -> None:
+        """Members of groups that have formed spend, and send what the curator may see of their model."""
+        groups, local = self._groups(world, FORMED), self.config.local
+        members = groups.members
+        there = world.online[members] & self.ready[members] & self._fit()[members]
+        senders = members[there]
+        charged = self.ledger.charge(senders)
+        assert charged.all()  # who is `_fit` has budget left
+        self.sent[senders] = True
+        self.sent_records[senders], self.sent_lam[senders] = (local.stop - local.first)[senders], local.lam[senders]
+        self.upload[senders] = self._words(groups, there, self._models_of(world, groups, there))
+        curators = groups.each(groups.curators)[there]
+        self.arrived[senders] = self._told(world, "model", senders, curators, self.upload.shape[1] * 8)
+        self.phase[groups.curators] = SENT
+        self.counts[2] += groups.curators.size
+        self.counts[3] += members.size - int(self.arrived[senders].sum())
+
+    def _words(self, groups: Groups, there: NDArray[np.bool_], w: NDArray[np.float64]) -> NDArray[Any]:
+        """What those of the members who are there send: their models, or integers with the masks of all members."""
+        flat = w.reshape(len(w), self.upload.shape[1])
+        if self.config.sum == "plain":
+            return flat
+        started = time.perf_counter()
+        words = np.zeros((groups.members.size, flat.shape[1]), np.uint64)
+        words[there] = secure_sum.to_words(flat, self.config.group, self.name)
+        sent = secure_sum.masked(groups.members, groups.edges, words, self._keys, self.begun[groups.curators])
+        self._seconds += time.perf_counter() - started
+        return sent[there]
+
+    def _keep_old(self, world: World) -> None:
+        """Those who send an old model keep the first one they have when they begin to be bad."""
+        nodes = world.tampering.keeps_old()
+        begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle) & (self.config.local.lam[nodes] > 0)
+        self.old[begins] = self.config.local.w[nodes[begins]]
+        self.old_kept |= begins
+
+    def _models_of(self, world: World, groups: Groups, there: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """What those who are there put into the sum: models, forged or not, with the noise that is theirs to add."""
+        senders, config = groups.members[there], self.config
+        w = np.empty((senders.size, *self._shape))
+        flat, old = (a.reshape(-1, self._shape[1]) for a in (config.local.w, self.old))
+        as_members_send(senders, world.tampering.forgery(world.cycle), world.cycle, flat, old, w)
+        if config.trust in ("none", "honest") and self._noisy:
+            moves = self._moves(senders)
+            if config.trust == "honest":
+                moves = groups.less(there).each(self._largest(groups.less(there), moves))
+            kind = GAMMA if config.trust == "none" else SHARE
+            perturb(senders, world.cycle, kind, self._scale(moves), config.honest or 1, self.key("noise"), w)
+        return w
+
+    def _moves(self, nodes: Nodes) -> NDArray[np.float64]:
+        """How far one record (or all of a node) can move each model that nodes have sent.
+
+        2/(nλ), or 2/λ for all records; twice τ/λ for what the solver leaves open, and what fixed-point numbers do.
+        """
+        n, lam = self.sent_records[nodes], self.sent_lam[nodes]
+        changed = 1 / n if self.config.unit == "record" else np.ones(n.size)
+        rounded = math.sqrt(self._shape[1]) * 2.0**-secure_sum.FRACTION
+        return np.asarray(2 * (self._length * changed + self.config.local.config.tolerance) / lam + rounded)
+
+    def _scale(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of Gamma-norm noise that covers such moves of each of a node's models at ε_A."""
+        return np.asarray(moves * self._shape[0] * (1 + ROUNDING) / self.config.cost)
+
+    @staticmethod
+    def _largest(groups: Groups, of_member: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The largest number of each group; 0 where it has no member."""
+        found = np.zeros(groups.curators.size)
+        np.maximum.at(found, groups.each(np.arange(groups.curators.size)), of_member)
+        return found
+
+    # Publishing
+
+    def _publish(self, world: World) -> None:
+        """Groups of which enough has arrived publish; all that have sent are over."""
+        groups = self._groups(world, SENT)
+        enough = groups.number(self.arrived[groups.members]) >= self.config.needed
+        if self.config.sum == "masked":
+            enough[enough] = self._answers(world, groups.only(enough)) >= self.config.needed
+        publishing = groups.only(enough)
+        self._spread(world, publishing, self._means(world, publishing))
+        self._free(groups.members[world.online[groups.members]])
+
+    def _means(self, world: World, groups: Groups) -> NDArray[np.float64]:
+        """The mean of the models that have arrived in each group, with the curator's noise if that is trusted."""
+        arrived = self.arrived[groups.members]
+        sums = self._sums(groups, arrived)
+        mean = (sums / groups.number(arrived)[:, None]).reshape(-1, *self._shape)
+        if self.config.trust in ("curator", "as-published") and self._noisy:
+            self._add_noise(world, groups.less(arrived), mean)
+        return mean
+
+    def _sums(self, groups: Groups, arrived: NDArray[np.bool_]) -> NDArray[np.float64]:
+        if self.config.sum == "plain":
+            sums = np.zeros((groups.curators.size, self.upload.shape[1]))
+            plain_sums(groups.members, groups.edges, arrived, self.upload, sums)
+            return sums
+        started = time.perf_counter()
+        sent: Any = self.upload[groups.members]
+        cycles = self.begun[groups.curators]
+        words = secure_sum.totals(groups.members, groups.edges, arrived, sent, self._keys, cycles)
+        self._seconds += time.perf_counter() - started
+        return secure_sum.to_numbers(words)
+
+    def _answers(self, world: World, groups: Groups) -> NDArray[np.int64]:
+        """How many members of each group reveal to the curator what takes the masks off."""
+        size, arrived = self.config.group, self.arrived[groups.members]
+        members, curators = groups.members[arrived], groups.each(groups.curators)[arrived]
+        asked = self._told(world, "unmask", curators, members, size * 4) & self.ready[members]
+        bytes_each = size * secure_sum.SECRET_BYTES
+        asked[asked] = self._told(world, "secrets", members[asked], curators[asked], bytes_each)
+        self.counts[2] += groups.curators.size
+        return groups.less(arrived).number(asked)
+
+    def _add_noise(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
+        """The curators' noise: for the quorum, or as published for the smallest member alone and on each coordinate."""
+        moves = self._largest(groups, self._moves(groups.members))
+        if self.config.trust == "curator":
+            scale, kind = self._scale(moves / self.config.needed), GAMMA
+        else:
+            scale, kind = self._scale_as_published(groups), LAPLACE
+            moved = math.sqrt(self._shape[1]) * moves * (1 + ROUNDING) / np.diff(groups.edges)
+            self.worst = max(self.worst, float((self._shape[0] * moved / scale).max(initial=0.0)))
+        perturb(groups.curators, world.cycle, kind, scale, 1, self.key("noise"), mean)
+
+    def _scale_as_published(self, groups: Groups) -> NDArray[np.float64]:
+        """2/(n_min ε_A λ) with the λ of the scenario's form, for each group."""
+        local, n, lam = self.config.local.config, self.sent_records[groups.members], self.sent_lam[groups.members]
+        given = local.as_sum(lam, n) if local.lambda_form == "sum" else lam
+        few, weak = self._largest(groups, 1 / n), self._largest(groups, 1 / given)
+        return np.asarray(2 * self._shape[0] * few * weak / self.config.cost)
+
+    def _spread(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
+        """Publish each group's model to those who have sent theirs, to all, or to the curator's neighbours and on."""
+        models = self.number + np.arange(groups.curators.size)
+        with np.errstate(over="ignore"):  # then it is infinite, and the run ends naming the layer
+            self.published[models] = mean
+        self.number += models.size
+        self.counts[1] += models.size
+        if self.config.publish == "all":
+            for curator, model in zip(groups.curators, models, strict=True):
+                everyone = world.order
+                self._tell(world, np.full_like(everyone, curator), everyone, np.full(everyone.size, model))
+        elif self.config.publish == "gossip":
+            self._tell(world, groups.curators, groups.curators, models)
+        else:
+            party = groups.less(self.sent[groups.members])
+            self._tell(world, party.each(party.curators), party.members, party.each(models))
+
+    def _tell(self, world: World, src: Nodes, dst: Nodes, models: NDArray[Any]) -> None:
+        heard = self._told(world, "published", src, dst, self._model_bytes)
+        hops = 0 if self.config.publish == "gossip" else NOBODY
+        self._receive(dst[heard], models[heard], np.full(int(heard.sum()), hops, np.int16))
+
+    @property
+    def _model_bytes(self) -> int:
+        """Of a published model: single precision."""
+        return int(np.prod(self._shape)) * 4
+
+    def _pass_on(self, world: World) -> None:
+        """Every node passes each model that is new to it to some neighbours, once, as far as hops allow."""
+        assert self.config.peers is not None
+        node, place = np.nonzero((self.distance >= 0) & world.online[:, None])
+        model, distance = self.held[node, place], self.distance[node, place]
+        self.distance[node, place] = NOBODY
+        on = distance < self.config.hops
+        holders, model, distance = node[on].astype(np.int32), model[on].astype(np.int64), distance[on]
+        for k in range(self.config.fanout):
+            peer = self.config.peers.choose(world, holders, self.key("gossip"), k)
+            number = np.arange(max(1, holders.size), dtype=np.int64) * self.config.fanout + k
+            arrives, _ = world.transport.send(self, "gossip", holders, peer, self._model_bytes, number)
+            self._receive(peer[arrives], model[arrives], (distance[arrives] + 1).astype(np.int16))
+
+    def _receive(self, nodes: Nodes, models: NDArray[Any], hops: NDArray[np.int16]) -> None:
+        """Give each node a model it has not; one more than the cap costs it another."""
+        rows, by_score = self.config.local.config.records.rows, self.config.prune == "score"
+        state = self.heard, self.held, self.distance, self.received
+        receive(nodes, models, hops, by_score, self.published, rows, *state)
+
+    # What nodes predict
+
+    def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
+        """All but the published models, of which there may be as many as nodes."""
+        return {name: array for name, array in super().of_nodes(world).items() if name != "published"}
+
+    def holders(self, world: World) -> Nodes:
+        """Online nodes that follow the protocol and have a model to predict with."""
+        nodes = super().holders(world)
+        there = self.held[nodes, 0] != NOBODY
+        if self.config.predict == "ensemble" and self.config.local_weight > 0:
+            there |= self.config.local.lam[nodes] > 0
+        return np.asarray(nodes[there], np.int32)
+
+    def scores(self, nodes: Nodes, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Votes of each node's models."""
+        return self._votes(nodes, x, self.config.local_weight if self.config.predict == "ensemble" else 0.0)
+
+    def others(self, nodes: Nodes, x: NDArray[np.float32]) -> dict[str, NDArray[np.int32]]:
+        """Side by side: the class by the local model alone, and by the received ones alone (−1: there are none)."""
+        local = classify(self.config.local.scores(nodes, x))
+        received = classify(self._votes(nodes, x, 0.0))
+        local[:, self.config.local.lam[nodes] == 0] = NOBODY
+        received[:, self.held[nodes, 0] == NOBODY] = NOBODY
+        return {"local": local, "aggregated": received}
+
+    def _votes(self, nodes: Nodes, x: NDArray[np.float32], local_weight: float) -> NDArray[Any]:
+        """The vote of the local model, with its weight where a node has one, and of what each has received."""
+        from scipy.sparse import coo_array
+
+        local, held = self.config.local, self.held[nodes]
+        row, place = np.nonzero(held != NOBODY)
+        used, column = np.unique(held[row, place], return_inverse=True)
+        own = np.flatnonzero((local.lam[nodes] > 0) & (local_weight > 0))
+        votes = np.concatenate([np.full(own.size, local_weight), np.ones(row.size)])
+        places = np.concatenate([own, row]), np.concatenate([np.arange(own.size), own.size + column])
+        weight = coo_array((votes, places), shape=(nodes.size, own.size + used.size)).tocsr()
+        models = np.concatenate([local.w[nodes[own]].astype(np.float32), self.published[used]])
+        return ensemble.vote(models, weight, nodes, x, self.config.tie, self.key("tie"))
+
+    def ages(self, nodes: Nodes) -> NDArray[np.int32]:
+        """How many models each node has received and kept."""
+        return np.asarray((self.held[nodes] != NOBODY).sum(axis=1), np.int32)
+
+    # What is said of it
+
+    @property
+    def touches_private_data(self) -> bool:
+        """Through the local models, unless these fit what was published already."""
+        return not isinstance(self.config.local.config.records, Published)
+
+    def released(self) -> NDArray[np.float64]:
+        """The published means; where nobody is trusted what each member sends, which all others together can tell."""
+        if self.config.trust == "none":
+            return self.upload.ravel().astype(np.float64)
+        return self.published.ravel().astype(np.float64)
+
+    def audited(self) -> Audited:
+        """One group, of none but those who are sure to add their share, for a few aggregations and one too many."""
+        config = self.config
+        members = config.honest or config.group
+        cycles = 2 * min(config.times + 1, 4) + 1
+        changes: dict[str, Any] = {"group": members, "quorum": min(config.needed, members), "min_records": 1}
+        if config.trust == "none":
+            changes["sum"] = "plain"  # masks hide from the curator what those who collude with it can tell
+        return Audited(nodes=members, records=CROWD, cycles=cycles, norm="l2", changes=changes)
+
+    def guarantee(self) -> Guarantee:
+        """ε over all aggregations that a node can take part in."""
+        config, local = self.config, self.config.local.config
+        if not self._noisy:
+            return Guarantee(None, config.unit) if self.touches_private_data else config.local.guarantee()
+        asked = config.times * config.cost
+        for holds, why in (
+            (local.penalty == "lasso", "Lasso’s minimum has no bounded sensitivity"),
+            (local.solver != "exact", "a descent that stops early has no bounded sensitivity"),
+            (isinstance(local.lam, str), "λ was chosen on the records themselves, unaccounted"),
+        ):
+            if holds:
+                return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was asked for)")
+        epsilon = asked if config.trust != "as-published" else self.worst * config.times
+        found = local.records.guarantee_of(epsilon, config.unit)
+        return Guarantee(
+            found.epsilon, found.unit, "; ".join(note for note in (found.note, self._trusted(asked)) if note)
+        )
+
+    def _trusted(self, asked: float) -> str:
+        """What the guarantee rests on."""
+        config = self.config
+        sees = "curator trusted" + ("" if config.sum == "masked" else ", who sees every model")
+        shares = f"if {config.honest} of the members in each mean add their share of the noise"
+        return {
+            "none": "",
+            "honest": shares if config.sum == "masked" else f"{shares}; {sees}",
+            "curator": sees,
+            "as-published": f"as published, where ε = {asked:g} was asked for; {sees}",
+        }[config.trust]
+
+    def times(self) -> dict[str, float]:
+        """Seconds spent on masks."""
+        return {"masks_s": self._seconds}
+
+    def observe(self, world: World) -> dict[str, float]:
+        """Groups, rounds, what was spent, and whether anything more can happen."""
+        formed, published, rounds, missed = self.counts.tolist()
+        under_way = np.unique(self.group_of[self._lasts(world)]).size
+        passing = bool((self.distance[world.online] >= 0).any())
+        over = self._may_ever().sum() < self.config.group and not under_way and not passing
+        found = {"groups.formed": formed, "groups.published": published}
+        found |= {"groups.given_up": formed - published - under_way, "rounds": rounds, "members.missed": missed}
+        found |= {"models.held": (self.held != NOBODY).sum(axis=1).mean(), "finished": over}
+        return {key: float(value) for key, value in found.items()} | self.ledger.metrics()

@@ -247,7 +247,7 @@ def rendered(found: Audit) -> Table:
     table = Table(*(["point"] if several else []), *titles, box=None, pad_edge=False)
     for row in found.findings:
         stated = "nothing" if row.stated is None else f"{row.stated:.4g}"
-        words = (row.layer, row.unit, stated, f"{row.bound:.4g}", row.pair, f"2 × {row.runs}")
+        words = (row.layer, row.unit, stated, f"{row.bound:.3f}", row.pair, f"2 × {row.runs}")
         style = "bold red" if row.broken else ""
         table.add_row(*(Text(word, style) for word in ((row.point, *words) if several else words)))
     return table
@@ -258,7 +258,7 @@ def summary(found: Audit) -> str:
     if not found.findings:
         return "no layer uses private data: there is nothing to audit"
     broken = [row for row in found.findings if row.broken]
-    lines = [f"broken: “{row.layer}” states ε = {row.stated:g} and spends at least {row.bound:.4g}" for row in broken]
+    lines = [f"broken: “{row.layer}” states ε = {row.stated:g} and spends at least {row.bound:.3f}" for row in broken]
     if not broken:
         lines.append("nothing was seen to spend more than it states")
     lines += [f"“{row.layer}” released nothing that an audit can see" for row in found.findings if row.score == NOTHING]

@@ -432,7 +432,7 @@ def test_ctrl_c_leaves_a_whole_log_up_to_that_cycle(averaging, tmp_path):
     _, err = ended.communicate(timeout=60)
     assert ended.returncode == 130
     assert "Traceback" not in err
-    assert err.endswith(f"interrupted; what is whole is in {tmp_path / 'r'}, and the same command goes on from here\n")
+    assert err.endswith(f"interrupted; complete runs are in {tmp_path / 'r'}; the same command resumes the others\n")
     facts = about(tmp_path / "r")
     assert facts["status"] == "interrupted"
     cycles = facts["cycles"]

@@ -154,7 +154,7 @@ def test_the_better_strategy_wins_and_by_how_much(rng):
     assert pair.p == pair.p_holm == pytest.approx(2**-7)
     assert pair.effect == 1
     assert "“good” has the best accuracy.mean" in verdict.sentence(found)
-    assert "hardly chance" in verdict.sentence(found)
+    assert "(Holm), statistically significant" in verdict.sentence(found)
 
 
 def test_pairing_finds_a_difference_that_is_small_beside_the_spread_of_seeds(rng):
@@ -226,7 +226,7 @@ def test_too_few_pairs_are_said_to_be_too_few():
     found = comparing.compare(log(*few))
     assert found.pairs[0].p == 2**-4  # as far out as five pairs can be
     assert found.pairs[0].low is not None
-    assert "too few to tell it from chance" in verdict.sentence(found)
+    assert "too few for a statistical test" in verdict.sentence(found)
     assert "cannot fall below 0.05" in " ".join(verdict.notes(found))
 
 

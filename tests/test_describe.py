@@ -54,7 +54,7 @@ def test_text_says_the_figures():
     total = sum(int(line.split(")")[1].split()[0]) for line in lines[3:5])
     assert total == 80
     assert lines[-2] == "online: 20 nodes over 5 cycles; at first 20"
-    assert lines[-1] == "comings: 0.00 nodes a cycle after the first"
+    assert lines[-1] == "nodes that come online: 0.00 per cycle after the first"
 
 
 def test_text_gives_quantiles_and_shares():
@@ -66,7 +66,7 @@ def test_text_gives_quantiles_and_shares():
     assert "yes                     7                   2  0.00 … 1.00 (quartiles 0.25, 0.50, 0.75)" in text
     assert "1.00 classes a node on average" in text
     assert "online: 2 … 4 (quartiles 2.5, 3, 3.5) nodes over 3 cycles; at first 4" in text
-    assert "comings: 0.50 nodes a cycle after the first" in text
+    assert "nodes that come online: 0.50 per cycle after the first" in text
 
 
 def test_a_network_without_data_is_described_by_who_is_online():
@@ -75,7 +75,7 @@ def test_a_network_without_data_is_described_by_who_is_online():
     assert preview.text(found).splitlines() == [
         "15 nodes",
         "online: 10 … 15 (quartiles 10, 12.5, 15) nodes over 4 cycles; at first 15",
-        "comings: 0.00 nodes a cycle after the first",
+        "nodes that come online: 0.00 per cycle after the first",
     ]
 
 

@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 app = typer.Typer(
-    help="Simulate gossip protocols, look at their curves, compare ways of keeping data private.",
+    help="Simulate gossip protocols, draw convergence curves, and compare strategies for privacy.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-data_app = typer.Typer(help="Data sets.", no_args_is_help=True)
+data_app = typer.Typer(help="Manage data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-new_app = typer.Typer(help="Begin something of your own, with its test.", no_args_is_help=True)
+new_app = typer.Typer(help="Create a protocol or a scenario of your own, with its test.", no_args_is_help=True)
 app.add_typer(new_app, name="new")
 
 File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="a scenario file, or the name of a shipped one (golfsim list scenarios)",
+        help="Scenario file, or the name of a shipped scenario (golfsim list scenarios).",
         autocompletion=completion.files,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="for programs")]
-Code = Annotated[
-    bool, typer.Option("--allow-code", help="also run protocol files that lie outside the scenario's folder")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Code = Annotated[bool, typer.Option("--allow-code", help="Allow protocol files outside the folder of the scenario.")]
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a key of the scenario, e.g. --set cycles=50.")
 ]
-Set = Annotated[list[str], typer.Option("--set", metavar="PATH=VALUE", help="change a key, e.g. --set cycles=50")]
 
-Results = Annotated[list[Path], typer.Argument(metavar="RESULTS…", help="folders of results")]
+Results = Annotated[list[Path], typer.Argument(metavar="RESULTS…", help="Folders of results.")]
 By = Annotated[
-    str | None, typer.Option(metavar="KEY", help="what tells strategies apart: a key that varies, “case” or “layer”")
+    str | None, typer.Option(metavar="KEY", help="Key that distinguishes strategies: a swept key, “case” or “layer”.")
 ]
 Target = Annotated[
     float | None,
-    typer.Option(metavar="VALUE", help="also tell cycles, messages and bytes until the metric is there, e.g. 0.9"),
+    typer.Option(metavar="VALUE", help="Also report cycles, messages and bytes until the metric reaches this value."),
 ]
 
 
@@ -69,41 +69,43 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _top(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="say which one")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None: ...
 
 
 @app.command()
 def run(
     file: File,
-    out: Annotated[Path | None, typer.Option(help="where results go; default: results/ and the file's name")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/NAME.")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="processes that share the runs; default: one for each core")
+        int | None, typer.Option(min=1, help="Number of worker processes. Default: one per core.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="threads of each; default: what the workers leave of the cores")
+        int | None, typer.Option(min=1, help="Number of threads per worker. Default: cores divided by workers.")
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="run on a Dask cluster, e.g. tcp://node1:8786; “local” starts one here"),
+        typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler, e.g. tcp://node1:8786; “local” starts one."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only list the runs, with an estimate of time and memory")
+        bool, typer.Option("--dry-run", help="List the runs and estimate time and memory, without running.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="with --dry-run: for programs")] = False,
-    force: Annotated[bool, typer.Option("--force", help="also make the runs that are there already")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Repeat runs that are complete.")] = False,
     checkpoint_every: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="how often a long run saves its state")
+        float, typer.Option(min=0, metavar="SECONDS", help="Time between checkpoints of a run.")
     ] = 180,
     paranoid: Annotated[
-        bool, typer.Option("--paranoid", help="check all that must hold after each cycle; slow; makes all runs anew")
+        bool, typer.Option("--paranoid", help="Check invariants after each cycle. Slow; repeats all runs.")
     ] = False,
     allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Run a scenario: make the runs that are not there yet, keep their logs and draw the picture.
+    """Run a scenario: execute the runs that are not complete yet, write their logs and draw the figure.
 
-    Neither workers nor threads change a number. What was interrupted goes on where it stopped.
+    The number of workers and threads does not change any result. An interrupted run resumes from its checkpoint.
     """
     from golfsim.runs import batch, progress, single
     from golfsim.scenario.model import Scenario
@@ -121,7 +123,7 @@ def run(
     with single.listening() as interrupt:
         made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
     if interrupt.asked:
-        print(f"interrupted; what is whole is in {folder}, and the same command goes on from here", file=sys.stderr)
+        print(f"interrupted; complete runs are in {folder}; the same command resumes the others", file=sys.stderr)
         raise typer.Exit(130)
     frame = made.frame()
     if frame is not None:
@@ -134,10 +136,10 @@ def run(
 
 @app.command()
 def status(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder of results")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results.")],
     json_: Json = False,
 ) -> None:
-    """Tell which runs are there, which are under way, which failed and which are missing."""
+    """Show which runs are complete, running, failed or missing."""
     from golfsim.runs import status
 
     _tell(status.of(folder), json_, lambda found: status.text(folder, found))
@@ -152,13 +154,20 @@ def _tell(found: T, as_json: bool, text: Callable[[T], str]) -> None:
 def compare(
     results: Results,
     by: By = None,
-    metric: Annotated[str, typer.Option(help="what is compared, at the last observed cycle")] = "accuracy",
-    layer: Annotated[str | None, typer.Option(help="only this layer; default: all that have the metric")] = None,
+    metric: Annotated[str, typer.Option(help="Metric to compare, at the last observed cycle.")] = "accuracy",
+    layer: Annotated[
+        str | None, typer.Option(help="Compare this layer only. Default: all layers that have the metric.")
+    ] = None,
     target: Target = None,
-    better: Annotated[str | None, typer.Option(metavar="higher|lower", help="default: known by the metric")] = None,
+    better: Annotated[
+        str | None,
+        typer.Option(
+            metavar="higher|lower", help="Whether higher or lower values are better. Default: known for the metric."
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Tell which strategy wins, by how much, and whether it could be chance: paired over seeds."""
+    """Compare strategies, paired over seeds: which one is best, by how much, and whether it is significant."""
     from golfsim.compare import comparison as comparing
     from golfsim.compare import verdict
     from golfsim.runs import results as found_in
@@ -177,12 +186,12 @@ def compare(
 @app.command()
 def report(
     results: Results,
-    out: Annotated[Path, typer.Option(help="the page to write")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="default: the scenarios' names")] = None,
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Title of the page. Default: the names of the scenarios.")] = None,
     by: By = None,
     target: Target = None,
 ) -> None:
-    """Write one page about results that opens in any browser: figures, tables, guarantees, comparison, provenance."""
+    """Write one self-contained HTML page: figures, tables, guarantees, comparison, provenance."""
     from golfsim.report import page
 
     with _writing(out):
@@ -193,13 +202,13 @@ def report(
 @app.command()
 def reproduce(
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="[H17|A15|C17|V20|ID]…", help="sources or single items; default: all")
+        list[str] | None, typer.Argument(metavar="[H17|A15|C17|V20|ID]…", help="Papers or single items. Default: all.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="where runs and page go")] = Path("results/reproduction"),
-    quick: Annotated[bool, typer.Option("--quick", help="a small version of everything")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="processes that share the runs")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and of the page.")] = Path("results/reproduction"),
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version of each experiment.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes.")] = None,
 ) -> None:
-    """Run the published experiments again and write a page that puts what was published beside what came out."""
+    """Repeat the experiments of the papers, and write a page that compares published values with ours."""
     from golfsim.report import published
     from golfsim.report import reproduce as again
     from golfsim.runs import batch, progress, single
@@ -214,7 +223,7 @@ def reproduce(
             print(f"{one.item.id}: {words}", flush=True)
             found.append(one)
     if interrupt.asked:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        print("interrupted; the same command resumes", file=sys.stderr)
         raise typer.Exit(130)
     with _writing(out):
         page, table = again.write(found, out, quick)
@@ -246,7 +255,7 @@ def check(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE…", help="scenario files, or names of shipped ones", autocompletion=completion.files
+            metavar="FILE…", help="Scenario files, or names of shipped scenarios.", autocompletion=completion.files
         ),
     ],
     json_: Json = False,
@@ -288,14 +297,12 @@ def _print_checked(one: dict[str, Any]) -> None:
 @app.command()
 def describe(
     file: File,
-    out: Annotated[
-        Path | None, typer.Option(help="where the picture goes; default: results/ and the file's name")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the figure. Default: results/NAME.")] = None,
     allow_code: Code = False,
     json_: Json = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Tell and draw who will hold what and who will be online when, before anything runs."""
+    """Show how records are distributed over nodes and who is online when, without running."""
     from golfsim.cli import preview as describing
     from golfsim.runs import single
 
@@ -314,13 +321,15 @@ def describe(
 @app.command()
 def export_overlay(
     file: File,
-    out: Annotated[Path, typer.Option(help="the GraphML file to write")] = Path("overlay.graphml"),
-    layer: Annotated[str | None, typer.Option(help="which overlay; default: the first one")] = None,
-    cycle: Annotated[int | None, typer.Option(min=1, help="after which cycle; default: the last one")] = None,
+    out: Annotated[Path, typer.Option(help="GraphML file to write.")] = Path("overlay.graphml"),
+    layer: Annotated[str | None, typer.Option(help="Overlay to export. Default: the first one.")] = None,
+    cycle: Annotated[
+        int | None, typer.Option(min=1, help="Cycle after which to export. Default: the last one.")
+    ] = None,
     allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Run a scenario up to a cycle and write its overlay as GraphML."""
+    """Run a scenario up to a cycle and export its overlay as GraphML."""
     from golfsim.sim import overlay_stats
 
     scenario = _loaded(file, set_, allow_code)
@@ -333,13 +342,13 @@ def export_overlay(
 @app.command()
 def export_published(
     file: File,
-    out: Annotated[Path, typer.Option(help="the Parquet file to write")] = Path("published.parquet"),
-    layer: Annotated[str | None, typer.Option(help="which publishing layer; default: the only one")] = None,
-    cycle: Annotated[int, typer.Option(min=1, help="after which cycle")] = 1,
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")] = Path("published.parquet"),
+    layer: Annotated[str | None, typer.Option(help="Layer to export. Default: the only publishing layer.")] = None,
+    cycle: Annotated[int, typer.Option(min=1, help="Cycle after which to export.")] = 1,
     allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Run a scenario up to a cycle and write what was published, with its guarantee."""
+    """Run a scenario up to a cycle and export the published records with their guarantee."""
     from golfsim.cli import export
 
     simulation, published = _run_to(_loaded(file, set_, allow_code), cycle, lambda run: export.find(run, layer))
@@ -387,7 +396,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of scenario files: editors read it from the file that their `#:schema` line names."""
+    """Print the JSON schema of scenario files, which editors use (`#:schema` line)."""
     from golfsim.cli import scaffold
 
     print(scaffold.schema_text(), end="")
@@ -396,18 +405,18 @@ def schema() -> None:
 @app.command(name="list")
 def list_(
     topic: Annotated[
-        str | None, typer.Argument(help="what to list; without it, the topics", autocompletion=completion.topics)
+        str | None, typer.Argument(help="Topic to list. Default: the topics.", autocompletion=completion.topics)
     ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
-            help="only this one",
+            help="Show this entry only.",
             autocompletion=lambda ctx, incomplete: completion.named(ctx.params.get("topic"), incomplete),
         ),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Explain what there is to choose from, with its settings."""
+    """List protocols, data sets, learners, churn models, splits or settings, with their keys."""
     entries = _listed(topic, name)
     print(json.dumps(entries, indent=2, ensure_ascii=False)) if json_ else _print_entries(entries)
 
@@ -456,19 +465,23 @@ def _type_of(setting: dict[str, Any]) -> str:
 @app.command()
 def audit(
     file: File,
-    runs: Annotated[int, typer.Option(min=100, help="on each of two neighbouring data sets")] = 4000,
-    seed: Annotated[int | None, typer.Option(min=0, help="of the noise; default: the scenario's")] = None,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.999999, help="of all that is told together")] = 0.95,
+    runs: Annotated[int, typer.Option(min=100, help="Number of runs on each of two neighbouring data sets.")] = 4000,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the noise. Default: the seed of the scenario.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999999, help="Confidence level of all lower bounds together.")
+    ] = 0.95,
     every_point: Annotated[
-        bool, typer.Option("--every-point", help="also those points of a sweep that differ in numbers only")
+        bool, typer.Option("--every-point", help="Audit all points of a sweep, also those that differ only in numbers.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="for programs")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Try how much a private strategy gives away at least, beside the ε that it states.
+    """Estimate an empirical lower bound on the ε of a private strategy, and compare it with the stated ε.
 
-    Its private layers run many times in a network of a few nodes, on data sets that differ in one record (or node).
-    Ends with 1, and in red, when more is seen to be spent than is stated.
+    The private layers run many times in a network of a few nodes, on data sets that differ in one record (or node).
+    The exit status is 1 if a lower bound exceeds the stated ε.
     """
     from golfsim.audit import auditing
     from golfsim.runs import single
@@ -491,10 +504,10 @@ def audit(
 @data_app.command()
 def fetch(
     name: Annotated[
-        str, typer.Argument(help="a data set that is not bundled, e.g. mnist", autocompletion=completion.sets)
+        str, typer.Argument(help="Data set that is not bundled, e.g. mnist.", autocompletion=completion.sets)
     ],
 ) -> None:
-    """Download a data set into the cache: checked, and resumed where it stopped."""
+    """Download a data set into the cache, with checksums; an interrupted download resumes."""
     from golfsim.data import fetch as fetching
     from golfsim.runs import progress
 
@@ -503,23 +516,23 @@ def fetch(
     print(f"{name} is in {path}")
 
 
-Into = Annotated[Path, typer.Option(metavar="DIR", help="the folder to write to")]
+Into = Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")]
 
 
 @new_app.command(name="protocol")
 def new_protocol(
-    name: Annotated[str, typer.Argument(help="what it is called, e.g. push_sum")], into: Into = Path()
+    name: Annotated[str, typer.Argument(help="Name of the protocol, e.g. push_sum.")], into: Into = Path()
 ) -> None:
-    """Write a small working protocol, a scenario that uses it, and its test."""
+    """Create a small working protocol with a scenario and a test."""
     _write_new("protocol", name, into)
     print(f"next: golfsim run {into / name}.toml; then change {into / name}.py (golfsim help protocols)")
 
 
 @new_app.command(name="scenario")
 def new_scenario(
-    name: Annotated[str, typer.Argument(help="what it is called, e.g. my_study")], into: Into = Path()
+    name: Annotated[str, typer.Argument(help="Name of the scenario, e.g. my_study.")], into: Into = Path()
 ) -> None:
-    """Write a small working scenario and its test."""
+    """Create a small working scenario with a test."""
     _write_new("scenario", name, into)
     print(f"next: golfsim run {into / name}.toml; then change it (golfsim help scenarios)")
 
@@ -536,11 +549,11 @@ def _write_new(kind: str, name: str, folder: Path) -> None:
 @app.command(name="help")
 def help_(
     page: Annotated[
-        str | None, typer.Argument(help="a page; without it, all pages", autocompletion=completion.pages)
+        str | None, typer.Argument(help="Page to show. Default: a list of all pages.", autocompletion=completion.pages)
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show a page of the manual that comes with golfsim."""
+    """Show a page of the manual."""
     if page is None:
         return print(json.dumps(manual.titles(), ensure_ascii=False)) if json_ else _print_entries(manual.titles())
     text = manual.text_of(page)
@@ -556,11 +569,11 @@ def help_(
 def bench(
     sections: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SECTION]…", help="what to measure; default: all but growth and large"),
+        typer.Argument(metavar="[SECTION]…", help="Sections to measure. Default: all but growth and large."),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Measure the speed of this machine: node-cycles a second, and as a ratio to bare loops and to a memory copy."""
+    """Measure the speed of golfsim on this machine, as ratios to bare loops and to a memory copy."""
     from golfsim import bench as benchmark
 
     for name in sections or ():

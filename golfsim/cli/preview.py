@@ -77,7 +77,8 @@ def text(found: Description) -> str:
     lines.append(
         f"online: {_quantiles(found.online)} nodes over {found.online.size} cycles; at first {found.online[0]}"
     )
-    lines.append(f"comings: {found.came[1:].mean() if found.came.size > 1 else 0:.2f} nodes a cycle after the first")
+    came = found.came[1:].mean() if found.came.size > 1 else 0.0
+    lines.append(f"nodes that come online: {came:.2f} per cycle after the first")
     return "\n".join(lines)
 
 

@@ -93,7 +93,7 @@ class Pair:
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is hardly chance, all comparisons of the table considered."""
+        """Whether the difference is statistically significant after the correction for all comparisons of the table."""
         return self.p_holm < LEVEL
 
 

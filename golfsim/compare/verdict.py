@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from golfsim.compare.comparison import Comparison, Cost, Pair
 from golfsim.compare.paired import LEAST_PAIRS, LEVEL, RESAMPLES
+from golfsim.core.words import counted
 from golfsim.runs.results import DATA
 
 if TYPE_CHECKING:
@@ -56,19 +57,14 @@ def _margin(found: Comparison, pair: Pair | None) -> str:
 
 def _chance(pair: Pair) -> str:
     if pair.pairs - pair.zeros < LEAST_PAIRS:
-        return f"from {pair.pairs} pairs of runs: too few to tell it from chance"
-    verdict = "which is hardly chance" if pair.significant else "which may be chance"
+        return f"from {counted(pair.pairs, 'pair')} of runs: too few for a statistical test"
+    verdict = "statistically significant" if pair.significant else "not statistically significant"
     return f"p {p_value(pair.p_holm, '= ')} (Holm), {verdict}"
 
 
 def _between(found: Comparison, one: str, other: str) -> Pair | None:
     pairs = found.overall or found.pairs
     return next((pair for pair in pairs if (pair.one, pair.other) == (one, other)), None)
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things in words."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def notes(found: Comparison) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from golfsim.core.errors import UserError
 from golfsim.core.memory import available, most_used, readable
+from golfsim.core.words import counted
 from golfsim.runs import memory_forecast, single
 from golfsim.runs.batch import How, to_do
 from golfsim.runs.memory_forecast import Size
@@ -37,7 +38,7 @@ def of(scenario: Scenario, out: Path, how: How) -> dict[str, Any]:
 
 def text(found: dict[str, Any]) -> str:
     """The same for people."""
-    lines = [f"{found['runs']} runs, {found['there']} of them are there already"]
+    lines = [f"{counted(found['runs'], 'run')}, of which {found['there']} complete"]
     for point in found["points"]:
         seeds = " to ".join(map(str, dict.fromkeys((point["seeds"][0], point["seeds"][-1]))))
         done = f" ({point['there']} there)" if point["there"] else ""
@@ -91,8 +92,9 @@ def _cost_in_words(cost: dict[str, Any]) -> list[str]:
     workers, memory, there = cost["workers"], cost["memory"], cost["available"]
     words = _words(cost["judged_by"])
     lines = [
-        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {workers} workers of {cost['threads']} threads "
-        f"and {readable(memory)} of memory each, judged by a trial of the largest run{': ' + words if words else ''}"
+        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {counted(workers, 'worker')} of "
+        f"{counted(cost['threads'], 'thread')} and {readable(memory)} of memory each, "
+        f"judged by a trial of the largest run{': ' + words if words else ''}"
     ]
     if workers * memory > there:
         fitting = max(1, there // memory)

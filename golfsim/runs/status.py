@@ -8,6 +8,7 @@ from typing import Any
 
 from golfsim.core.errors import UserError
 from golfsim.core.paths import INDEX
+from golfsim.core.words import counted
 from golfsim.runs.store import SHORT, WHOLE, Entry, Store
 
 STATES = ("whole", "interrupted", "failed", "under way", "missing")
@@ -51,7 +52,8 @@ def text(folder: Path, found: dict[str, Any]) -> str:
     """The same for people."""
     counts = {state: number for state, number in found["runs"].items() if number}
     states = ", ".join(f"{n} {state}" for state, n in counts.items())
-    lines = [f"{folder}: {sum(counts.values())} runs: {states or 'the index is damaged, golfsim run makes it again'}"]
+    states = states or "the index is damaged, golfsim run makes it again"
+    lines = [f"{folder}: {counted(sum(counts.values()), 'run')}: {states}"]
     unfinished = {p: c for p, c in found["points"].items() if set(c) != {"whole"}}
     for point, numbers in list(unfinished.items())[:NAMED] if len(found["points"]) > 1 else ():
         lines.append(f"  {point}: " + ", ".join(f"{n} {state}" for state, n in numbers.items()))

@@ -70,7 +70,7 @@ def spend(budget, first, stop):
         if budget.kind == UNIFORM:
             charge = budget.epsilon / budget.visits_allowed
         else:
-            charge = math.ldexp(budget.epsilon, -budget.visits[record])
+            charge = math.ldexp(budget.epsilon, -int(budget.visits[record]))
         least = min(least, charge)
     return least
 

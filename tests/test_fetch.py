@@ -76,8 +76,8 @@ class Server:
             body = body[: self.cuts.pop(0)]
         try:
             for at in range(0, len(body), 4096):
+                self.sent += len(body[at : at + 4096])  # before the client has them and looks at the count
                 request.wfile.write(body[at : at + 4096])
-                self.sent += len(body[at : at + 4096])
         except OSError:
             pass  # the client has what it wanted
 

@@ -13,7 +13,7 @@ import golfsim
 from golfsim.runs import batch
 from protocols.anonml import circuits, tokens
 
-SCENARIO = Path(__file__).parents[1] / "scenarios" / "c17_8_2.toml"
+SCENARIO = Path(__file__).parents[1] / "scenarios" / "papers" / "c17" / "c17_8_2.toml"
 CURVE = {"sweep.data.set": ["adult"], "case": [], "anonml.subset_size": 3, "anonml.partitions": 5}
 BOXES = 2000
 
@@ -42,7 +42,7 @@ def curve() -> str:
     scenario = golfsim.Scenario.load(SCENARIO, CURVE)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        made = batch.run(scenario, Path(folder), batch.How(workers=2, threads=1))
+        made = batch.run(scenario, Path(folder), batch.Execution(workers=2, threads=1))
         took = time.perf_counter() - begun
     assert not made.failures
     return f"C17-8.2 on Adult, {len(made.runs)} runs: {took:.0f} s"

@@ -28,7 +28,7 @@ def seconds(tree: dict, workers: int) -> float:
     scenario = golfsim.Scenario.of(tree)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        made = batch.run(scenario, Path(folder), batch.How(workers=workers, threads=1))
+        made = batch.run(scenario, Path(folder), batch.Execution(workers=workers, threads=1))
         took = time.perf_counter() - begun
         assert not made.failures
         if tree is TINY:

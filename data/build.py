@@ -7,7 +7,7 @@
 
 The archives are read, never installed (some of them pin old versions of numpy). Each file that is written is compared
 with its card: the card's sha256 is that of the file as built with the zlib of CPython 3.11; another zlib may pack the
-same content into other bytes, and then the content is what counts (`tests/test_datasets.py` holds it to the cards).
+same content into other bytes, and then the content is what counts (`tests/data/test_loading.py` holds it to the cards).
 """
 
 from __future__ import annotations

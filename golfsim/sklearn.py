@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.maths import product
-from golfsim.data import loading
+from golfsim.data import scaling
 from golfsim.protocol.learner import classify
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
@@ -126,7 +126,7 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The score of each record: its sign tells two classes apart, the largest of a row one of several."""
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        scores: NDArray[np.float64] = product(loading.scaled(X, self._scaling).astype(np.float64), self.coef_)
+        scores: NDArray[np.float64] = product(scaling.scaled(X, self._scaling).astype(np.float64), self.coef_)
         return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -14,15 +14,8 @@ from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
 from golfsim.learning.updates import L1, NORMS
 from golfsim.privacy.ledger import Ledger, UniformSchedule
-from golfsim.privacy.mechanisms import (
-    GammaNorm,
-    Guarantee,
-    Laplace,
-    RandomResponse,
-    add_gamma_norm,
-    add_laplace,
-    respond,
-)
+from golfsim.privacy.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse
+from golfsim.privacy.noise import add_gamma_norm, add_laplace, respond
 from golfsim.protocol.base import Layer, LayerConfig
 from golfsim.protocol.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
 
@@ -34,7 +27,7 @@ MODES = {"per-class": PER_CLASS, "joint": JOINT, "label+features": LABEL_FEATURE
 
 
 @leaf
-def perturb(key, record, part, norm, scale, out, row):
+def perturb_record(key, record, part, norm, scale, out, row):
     """Add the noise of one part of a record; it is a function of the record alone, however often it is asked for."""
     if scale > 0:
         if norm == L1:
@@ -53,7 +46,7 @@ def publish_per_class(records, lo, hi, rows, models, norm, scale, key, z):
             row = record * models + m
             for f in range(z.shape[1]):
                 z[row, f] = sign * rows.x[record, f]
-            perturb(key, record, m, norm, scale[record], z, row)
+            perturb_record(key, record, m, norm, scale[record], z, row)
 
 
 @kernel
@@ -68,7 +61,7 @@ def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
             inside = rows.label[record] == m
             for f in range(z.shape[1]):
                 blocks[m, f] = rows.x[record, f] if inside else np.float32(0)
-            perturb(key, record, m, norm, scale[record], blocks, m)
+            perturb_record(key, record, m, norm, scale[record], blocks, m)
             for f in range(z.shape[1]):
                 total[f] += blocks[m, f]
         for m in range(models):
@@ -83,7 +76,7 @@ def publish_label_and_features(records, lo, hi, rows, classes, norm, scale, trut
         record = records[place]
         for f in range(z.shape[1]):
             z[record, f] = rows.x[record, f]
-        perturb(key, record, 0, norm, scale[record], z, record)
+        perturb_record(key, record, 0, norm, scale[record], z, record)
         first, second = draw(key, 1, record, 0), draw(key, 1, record, 1)
         label[record] = respond(first, second, rows.label[record], classes, truth[record])
 

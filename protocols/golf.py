@@ -14,7 +14,7 @@ from golfsim.core.threads import as_if_one_by_one
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, step_size
 from golfsim.network.adversaries import HONEST, Forgery, as_sent, forge, forge_rows
-from golfsim.network.transport import Mailbox
+from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Audited
@@ -71,7 +71,7 @@ class Merging(NamedTuple):
     clip: float  # longest received model; 0: any
 
 
-class How(NamedTuple):
+class Reception(NamedTuple):
     """All that a receiving node does with a model."""
 
     rule: Rule
@@ -394,7 +394,7 @@ class Golf(Descent[GolfConfig]):
         models = Models(linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached)
         messages = messages._replace(w=linear(messages.w))
         rows = self.config.records.rows
-        how = How(self.rule(), self._merging, self._noise, self.ledger.budget)
+        how = Reception(self.rule(), self._merging, self._noise, self.ledger.budget)
 
         def run(events: NDArray[np.int32], lo: int, hi: int) -> None:
             if self._plain and not forgery.kind.size:

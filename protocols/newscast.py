@@ -12,7 +12,8 @@ from pydantic import Field
 from golfsim.core.kernels import inlined, kernel, leaf
 from golfsim.core.rng import below, draw
 from golfsim.core.simd import equal_32, equal_64, prefetch, prefetch_start
-from golfsim.network.transport import NO_PAIRS, Mailbox
+from golfsim.network.mailbox import Mailbox
+from golfsim.network.transport import NO_PAIRS
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay, choose_from_pool
 
@@ -32,7 +33,7 @@ AHEAD = 8  # messages
 TOGETHER = 5  # exchanges whose partners are fetched together
 
 
-class Pair(NamedTuple):
+class Views(NamedTuple):
     """Two views side by side, for a merge: their words, ended by NONE; the peers in them, and last who must not be.
 
     Besides, who is expected to take part in the next exchanges.
@@ -43,7 +44,7 @@ class Pair(NamedTuple):
     expected: NDArray[np.int64]
 
 
-class Narrow(NamedTuple):
+class Views32(NamedTuple):
     """A pair whose peers fill 32 lanes of a comparison."""
 
     words: NDArray[np.int64]
@@ -51,7 +52,7 @@ class Narrow(NamedTuple):
     expected: NDArray[np.int64]
 
 
-class Wide(NamedTuple):
+class Views64(NamedTuple):
     """A pair whose peers fill 64 lanes."""
 
     words: NDArray[np.int64]
@@ -59,9 +60,9 @@ class Wide(NamedTuple):
     expected: NDArray[np.int64]
 
 
-def room(longest: int) -> Pair | Narrow | Wide:
+def room(longest: int) -> Views | Views32 | Views64:
     """Room for two views of at most so many descriptors; its type tells the compiler how peers are compared."""
-    kind, lanes = (Narrow, 32) if longest < 32 else (Wide, 64) if longest < 64 else (Pair, longest + 1)
+    kind, lanes = (Views32, 32) if longest < 32 else (Views64, 64) if longest < 64 else (Views, longest + 1)
     words, peers = np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32)
     return kind(words, peers, np.empty(TOGETHER, np.int64))
 
@@ -132,7 +133,7 @@ def among_any(pair, side, first, peer):
     return found
 
 
-AMONG = {Narrow: among_32, Wide: among_64, Pair: among_any}
+AMONG = {Views32: among_32, Views64: among_64, Views: among_any}
 
 
 def is_among(pair: Any, side: int, first: int, peer: int) -> Any:

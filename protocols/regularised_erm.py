@@ -23,7 +23,8 @@ from golfsim.learning.erm import Floats, Solver, Weights
 from golfsim.learning.erm.newton import LOSSES, Loss
 from golfsim.learning.erm.nodes import Part
 from golfsim.privacy.ledger import Ledger, UniformSchedule
-from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Guarantee, add_gamma_norm, add_laplace
+from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Guarantee
+from golfsim.privacy.noise import add_gamma_norm, add_laplace
 from golfsim.protocol.base import Audited, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.records import Published, Records, Rows, longest, ranges, refuse_unfit
@@ -39,7 +40,7 @@ Nodes = NDArray[np.int32]
 
 
 @kernel
-def perturb(nodes, lo, hi, number, models, laplace, scale, key, w):
+def perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, w):
     """Add noise to row e·models + m of w for model m of nodes[e]: a function of the node and the fit's number."""
     for e in range(lo, hi):
         for m in range(models if scale[e] > 0 else 0):
@@ -365,7 +366,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         flat, key, models = w.reshape(-1, w.shape[2]), self.key(purpose), w.shape[1]
         over_ranges(
             self._solver.threads,
-            lambda lo, hi: perturb(nodes, lo, hi, number, models, laplace, scale, key, flat),
+            lambda lo, hi: perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, flat),
             0,
             nodes.size,
         )

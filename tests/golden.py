@@ -3,7 +3,7 @@
 A run has some hundred cycles on records of 57 features, so that a difference in the last bit of a sum has the time to
 become a difference in a log. A file has one line per row: cycle, layer, metric, the value exactly (in hexadecimal) and
 for reading. Last come hashes of all state. On every processor the lines have to be the same to the last bit.
-`tests/test_golden.py` says where that holds and how it is seen.
+`tests/system/test_golden.py` says where that holds and how it is seen.
 """
 
 import hashlib

@@ -13,7 +13,7 @@ from golfsim.network.transport import Transport, TransportConfig
 from golfsim.network.world import World
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
-from golfsim.protocol.records import Raw
+from golfsim.protocol.records import RawRecords
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
 
@@ -127,7 +127,7 @@ def make_raw(records, classes):
     counts = [len(labels) for _, labels in records]
     x = np.concatenate([np.asarray(xs, np.float32) for xs, _ in records])
     label = np.concatenate([np.asarray(labels, np.int32) for _, labels in records])
-    return Raw(x, label, np.array(counts, np.int64), classes)
+    return RawRecords(x, label, np.array(counts, np.int64), classes)
 
 
 class GivenPeers(Overlay[LayerConfig]):

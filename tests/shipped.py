@@ -3,19 +3,16 @@
 from functools import cache
 
 import numpy as np
-from helpers import HERE
 
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import points
 from golfsim.sim.simulation import Simulation
 
-FOLDER = HERE.parent / "scenarios"
-
 
 @cache
 def points_of(name):
     """Each point's scenario with the values that tell it apart."""
-    return [(point.values, point.scenario) for point in points(Scenario.load(FOLDER / f"{name}.toml"))]
+    return [(point.values, point.scenario) for point in points(Scenario.load(name))]
 
 
 def point(name, **values):

@@ -17,7 +17,7 @@ import numpy as np
 
 from golfsim.audit import bounds, neighbours, scores
 from golfsim.audit.bounds import Floats
-from golfsim.audit.neighbours import Pair
+from golfsim.audit.neighbours import NeighbouringPair
 from golfsim.audit.network import Network
 from golfsim.core import rng
 from golfsim.privacy.mechanisms import Guarantee, Unit
@@ -101,10 +101,10 @@ class Subject:
         return one[:, columns], other[:, columns]
 
 
-Pairs = Callable[[Audited], list[Pair]]
+Pairs = Callable[[Audited], list[NeighbouringPair]]
 
 
-def all_pairs(size: Audited) -> list[Pair]:
+def all_pairs(size: Audited) -> list[NeighbouringPair]:
     """The worst by construction, and some that nobody thought of."""
     return neighbours.constructed(size.features, size.norm) + neighbours.drawn(size.features, size.norm, RANDOM_PAIRS)
 
@@ -185,7 +185,9 @@ def _found(subject: Subject, runs: int, seed: int, error: float, pairs: Pairs) -
     return Finding(subject.point, subject.name, unit, finite, subject.guarantee.note, bound, pair.name, name, runs)
 
 
-def _outputs(network: Network, pair: Pair, unit: Unit, runs: int, seed: int, purposes: tuple[str, str]) -> Outputs:
+def _outputs(
+    network: Network, pair: NeighbouringPair, unit: Unit, runs: int, seed: int, purposes: tuple[str, str]
+) -> Outputs:
     """What all layers release in many runs on either data set, each with the noise of its purpose and number."""
     sides = []
     for side, purpose in enumerate(purposes):
@@ -196,11 +198,11 @@ def _outputs(network: Network, pair: Pair, unit: Unit, runs: int, seed: int, pur
     return sides[0], sides[1]
 
 
-def _worst_pair(subject: Subject, pairs: list[Pair], runs: int, seed: int) -> Pair:
+def _worst_pair(subject: Subject, pairs: list[NeighbouringPair], runs: int, seed: int) -> NeighbouringPair:
     """The node and the pair that a few runs tell apart best; both data sets have the same noise, against chance."""
     network, unit = subject.network, subject.guarantee.unit
 
-    def apart(pair: Pair) -> float:
+    def apart(pair: NeighbouringPair) -> float:
         return scores.distance(*subject.of(_outputs(network, pair, unit, runs, seed, ("pair", "pair"))))
 
     node = max((-1, 0), key=lambda node: apart(pairs[0]._replace(node=node))) if network.size.nodes > 1 else -1

@@ -35,19 +35,19 @@ def bounds_at(one: Floats, other: Floats, thresholds: Any, error: float) -> Floa
     return np.log(low, out=np.full(low.shape, -math.inf), where=low > 0) - np.log(high)
 
 
-class Event(NamedTuple):
+class Threshold(NamedTuple):
     """The threshold that tells most, and what it tells about the outputs that it was chosen on."""
 
     threshold: float
     bound: float
 
 
-def best_event(one: Floats, other: Floats, error: float) -> Event:
+def best_event(one: Floats, other: Floats, error: float) -> Threshold:
     """Choose a threshold for scores that are large where the first data set is the likelier one."""
     thresholds = np.unique(np.quantile(np.concatenate([one, other]), QUANTILES, method="lower")) - TIES
     found = bounds_at(one, other, thresholds, error)
     best = int(found.argmax())
-    return Event(float(thresholds[best]), float(found[best]))
+    return Threshold(float(thresholds[best]), float(found[best]))
 
 
 def lower_bound(one: Floats, other: Floats, error: float) -> float:

@@ -15,7 +15,7 @@ class Record(NamedTuple):
     label: int
 
 
-class Pair(NamedTuple):
+class NeighbouringPair(NamedTuple):
     """A record as it is in one data set and in the other, and what all other records are."""
 
     name: str
@@ -30,7 +30,7 @@ class Pair(NamedTuple):
         return self.one, self.other
 
 
-def constructed(features: int, norm: str) -> list[Pair]:
+def constructed(features: int, norm: str) -> list[NeighbouringPair]:
     """Pairs that lie as far apart as records can, among others that pull a model to either side or across."""
     axes = np.eye(max(features, 2), features, dtype=np.float32)
     first, second = axes[0], axes[1]
@@ -46,7 +46,7 @@ def constructed(features: int, norm: str) -> list[Pair]:
     changes["both against most others"] = Record(aside[0], 1), Record(aside[1], 1)
     crowds = {"for it": Record(first, 1), "against it": Record(first, 0), "across": Record(second, 1)}
     return [
-        Pair(f"{change}, others {crowd}", *records, others)
+        NeighbouringPair(f"{change}, others {crowd}", *records, others)
         for change, records in changes.items()
         for crowd, others in crowds.items()
     ]
@@ -58,11 +58,13 @@ def _to_length(x: NDArray[Any], norm: str) -> NDArray[np.float32]:
     return np.asarray(x / (length * (1 + 1e-6)), np.float32)
 
 
-def drawn(features: int, norm: str, number: int) -> list[Pair]:
+def drawn(features: int, norm: str, number: int) -> list[NeighbouringPair]:
     """Random pairs among random others, always the same ones: what nobody thought of."""
     rng = np.random.default_rng(number)
     signed = rng.exponential(size=(number, 3, features)) * rng.choice([-1, 1], (number, 3, features))
     x = _to_length(signed, norm)
     labels = rng.integers(0, 2, (number, 3))
     records = [[Record(x[n, k], int(labels[n, k])) for k in range(3)] for n in range(number)]
-    return [Pair(f"random pair {n + 1}", one, other, crowd) for n, (one, other, crowd) in enumerate(records)]
+    return [
+        NeighbouringPair(f"random pair {n + 1}", one, other, crowd) for n, (one, other, crowd) in enumerate(records)
+    ]

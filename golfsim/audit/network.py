@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.audit.neighbours import Pair, Record
-from golfsim.data import loading
+from golfsim.audit.neighbours import NeighbouringPair, Record
+from golfsim.data import loading, scaling
 from golfsim.network.transport import Transport, TransportConfig
 from golfsim.network.world import World
 from golfsim.privacy.mechanisms import Guarantee, Unit
 from golfsim.protocol.base import Audited, Protocol
 from golfsim.protocol.overlay import Overlay
-from golfsim.protocol.records import About, Raw
+from golfsim.protocol.records import About, RawRecords
 from golfsim.scenario.model import Scenario
 
 Layers = dict[str, Protocol[Any]]
@@ -30,7 +30,7 @@ class Network:
     """What an audit runs: the private layers of a scenario, those they build on, and sizes that fit all of them."""
 
     def __init__(self, scenario: Scenario) -> None:
-        everything = scenario.stack(scenario.seed, Raw.stand_in() if scenario.data else None)
+        everything = scenario.stack(scenario.seed, RawRecords.stand_in() if scenario.data else None)
         self.private = [name for name, layer in everything.items() if layer.touches_private_data]
         needed = {name for each in self.private for name in _below(everything[each])}
         wanted = {name: everything[name].audited() for name in everything if name in needed}
@@ -38,20 +38,20 @@ class Network:
         self.size = _largest([wanted[name] for name in wanted if not isinstance(everything[name], Overlay)])
         self.classes = loading.shape(scenario.data, scenario.folder)[2] if scenario.data else 2
 
-    def stack(self, pair: Pair, side: int, unit: Unit) -> Layers:
+    def stack(self, pair: NeighbouringPair, side: int, unit: Unit) -> Layers:
         """The layers over one of two neighbouring data sets; set up anew for each run."""
         return self.scenario.stack(self.scenario.seed, self._raw(pair, pair.sides[side], unit))
 
-    def _raw(self, pair: Pair, changed: Record, unit: Unit) -> Raw:
+    def _raw(self, pair: NeighbouringPair, changed: Record, unit: Unit) -> RawRecords:
         nodes, each = self.size.nodes, self.size.records
         x, label = np.tile(pair.crowd.x, (nodes * each, 1)), np.full(nodes * each, pair.crowd.label, np.int32)
         start = pair.node % nodes * each
         rows = slice(start, start + (each if unit == "node" else 1))
         x[rows], label[rows] = changed
         data = self.scenario.data
-        about = About(tuple(f"feature {f}" for f in range(self.size.features)), loading.span(data) if data else None)
-        caveat = loading.caveat(data) if data else ""
-        return Raw(x, label, np.full(nodes, each), self.classes, self.scenario.seed, caveat=caveat, about=about)
+        about = About(tuple(f"feature {f}" for f in range(self.size.features)), scaling.span(data) if data else None)
+        caveat = scaling.caveat(data) if data else ""
+        return RawRecords(x, label, np.full(nodes, each), self.classes, self.scenario.seed, caveat=caveat, about=about)
 
     def _world(self) -> World:
         names = [str(table["name"]) for table in self.scenario.protocol]
@@ -76,7 +76,7 @@ class Network:
                 released[name].append(layers[name].released())
         return {name: np.concatenate(parts) for name, parts in released.items()}
 
-    def guarantees(self, pair: Pair) -> dict[str, Guarantee]:
+    def guarantees(self, pair: NeighbouringPair) -> dict[str, Guarantee]:
         """What each private layer states after a run."""
         layers = self.stack(pair, 0, "record")
         self.run(layers, 0)
@@ -87,7 +87,7 @@ def _below(layer: Protocol[Any]) -> set[str]:
     """The layer's name and those of all layers that it builds on."""
     names = {layer.name}
     for _, value in layer.config:
-        if isinstance(value, Protocol) and not isinstance(value, Raw):
+        if isinstance(value, Protocol) and not isinstance(value, RawRecords):
             names |= _below(value)
     return names
 

@@ -20,8 +20,8 @@ from golfsim.core.errors import UserError, nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-    from golfsim.core.settings import PlotConfig
     from golfsim.scenario.model import Scenario
+    from golfsim.scenario.tables import PlotConfig
     from golfsim.sim.simulation import Simulation
 
 T = TypeVar("T")
@@ -107,12 +107,13 @@ def run(
 
     The number of workers and threads does not change any result. An interrupted run resumes from its checkpoint.
     """
-    from golfsim.runs import batch, progress, single
+    from golfsim.runs import batch, progress
+    from golfsim.runs.interrupt import listening
     from golfsim.scenario.model import Scenario
 
     scenario = Scenario.load(file, set_, allow_code=allow_code)
     folder = out or Path("results") / file.stem
-    how = batch.How(workers, threads, scheduler, force or paranoid, checkpoint_every, paranoid)
+    how = batch.Execution(workers, threads, scheduler, force or paranoid, checkpoint_every, paranoid)
     if dry_run:
         from golfsim.runs import dry_run as estimate
 
@@ -120,7 +121,7 @@ def run(
     if json_:
         raise UserError("--json belongs to --dry-run", hint="golfsim status DIR --json tells what has become of a run")
     _import_meanwhile(scenario.plot)
-    with single.listening() as interrupt:
+    with listening() as interrupt:
         made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
     if interrupt.asked:
         print(f"interrupted; complete runs are in {folder}; the same command resumes the others", file=sys.stderr)
@@ -211,12 +212,13 @@ def reproduce(
     """Repeat the experiments of the papers, and write a page that compares published values with ours."""
     from golfsim.report import published
     from golfsim.report import reproduce as again
-    from golfsim.runs import batch, progress, single
+    from golfsim.runs import batch, progress
+    from golfsim.runs.interrupt import listening
 
     chosen = published.chosen(items or [])
     found = []
-    with single.listening() as interrupt:
-        how = batch.How(workers)
+    with listening() as interrupt:
+        how = batch.Execution(workers)
         shown = lambda name: progress.for_this_output()  # noqa: E731 - each item has a bar of its own
         for one in again.reproduce(chosen, out, how, quick=quick, shown=shown, interrupt=interrupt):
             words = ", ".join(f"{count} {kind}" for kind, count in one.verdicts().items()) or one.why_not

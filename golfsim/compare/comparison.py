@@ -76,7 +76,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairTest:
     """Two strategies in a block, or over all blocks: `difference` is the mean of one minus other over seeds."""
 
     one: str
@@ -107,7 +107,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """What is compared."""
 
     by: str
@@ -128,8 +128,8 @@ class Comparison:
     blocks: tuple[str, ...]
     block_keys: tuple[str, ...]  # what tells blocks apart
     finals: tuple[Final, ...]
-    pairs: tuple[Pair, ...]
-    overall: tuple[Pair, ...]  # over all blocks; empty where there is one
+    pairs: tuple[PairTest, ...]
+    overall: tuple[PairTest, ...]  # over all blocks; empty where there is one
     costs: tuple[Cost, ...]
     ranks: tuple[Rank, ...]
     friedman: float | None  # its p; None with fewer than three strategies or blocks
@@ -160,18 +160,18 @@ def compare(
     rows, name = rows_of(frame, metric, layer)
     by = by or default_by(rows)
     curves, missing = curves_of(frame, rows, name, by)
-    asked = Asked(by, name, better or direction(name), target)
+    asked = Question(by, name, better or direction(name), target)
     return _compared(curves, tuple(block_keys(rows, by)), tuple(missing), asked)
 
 
 def costs(frame: pd.DataFrame, target: float, by: str = "layer", metric: str = "accuracy") -> tuple[Cost, ...]:
     """What it takes each strategy to reach a target; unlike `compare` also of one strategy alone."""
     rows, name = rows_of(frame, metric, None)
-    asked = Asked(by, name, direction(name), target)
+    asked = Question(by, name, direction(name), target)
     return _costs(list(every_curve(frame, rows, name, by).items()), asked)
 
 
-def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], asked: Asked) -> Comparison:
+def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], asked: Question) -> Comparison:
     blocks = list(dict.fromkeys(block for _, block in curves))
     ranks, p = _ranking(curves, blocks, asked.better)
     strategies = [rank.strategy for rank in ranks]
@@ -208,7 +208,7 @@ def _finals(curves: Curves, block: str, strategies: list[str]) -> Iterable[Final
         yield Final(strategy, block, len(runs), float(values.mean()), low_mean, high_mean, mean_area)
 
 
-def _costs(runs: list[tuple[Key, dict[int, Curve]]], asked: Asked) -> tuple[Cost, ...]:
+def _costs(runs: list[tuple[Key, dict[int, Curve]]], asked: Question) -> tuple[Cost, ...]:
     target = asked.target
     return () if target is None else tuple(_cost(key, curves, target, asked.better) for key, curves in runs)
 
@@ -224,7 +224,7 @@ def _or_never(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _pairs(curves: Curves, strategies: list[str], blocks: list[str], name: str) -> list[Pair]:
+def _pairs(curves: Curves, strategies: list[str], blocks: list[str], name: str) -> list[PairTest]:
     """Each two strategies, the one of better rank first; differences are averaged over the blocks that both have."""
     found = []
     for one, other in itertools.combinations(strategies, 2):
@@ -241,13 +241,13 @@ def _differences(one: dict[int, Curve], other: dict[int, Curve]) -> dict[int, fl
     return {seed: last(curve) - last(other[seed]) for seed, curve in one.items() if seed in other}
 
 
-def _pair(one: str, other: str, block: str, d: Numbers) -> Pair:
+def _pair(one: str, other: str, block: str, d: Numbers) -> PairTest:
     zeros = int((rounded(d) == 0).sum())
     low, high = interval(d) or (None, None)
-    return Pair(one, other, block, d.size, zeros, float(d.mean()), low, high, rank_biserial(d), wilcoxon(d))
+    return PairTest(one, other, block, d.size, zeros, float(d.mean()), low, high, rank_biserial(d), wilcoxon(d))
 
 
-def _corrected(pairs: list[Pair]) -> tuple[Pair, ...]:
+def _corrected(pairs: list[PairTest]) -> tuple[PairTest, ...]:
     return tuple(replace(pair, p_holm=p) for pair, p in zip(pairs, holm([pair.p for pair in pairs]), strict=True))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from golfsim.compare.comparison import Comparison, Cost, Pair
+from golfsim.compare.comparison import Comparison, Cost, PairTest
 from golfsim.compare.paired import LEAST_PAIRS, LEVEL, RESAMPLES
 from golfsim.core.words import counted
 from golfsim.runs.results import DATA
@@ -20,7 +20,7 @@ NAMED = 5  # missing pairs that are named
 
 
 @dataclass(frozen=True)
-class Table:
+class WordTable:
     """Rows of words under a title; the columns from `numbers` on hold numbers."""
 
     title: str
@@ -47,7 +47,7 @@ def _lead(found: Comparison) -> str:
     return f"“{first.strategy}” is best in {first.best} of {count} {what} ({found.metric}, mean rank {first.mean:.2f})."
 
 
-def _margin(found: Comparison, pair: Pair | None) -> str:
+def _margin(found: Comparison, pair: PairTest | None) -> str:
     if pair is None:
         return f"It has no seed in common with “{found.ranks[1].strategy}”, the next one."
     where = " over all of them" if len(found.blocks) > 1 else ""
@@ -55,14 +55,14 @@ def _margin(found: Comparison, pair: Pair | None) -> str:
     return f"The difference to “{pair.other}”{where} is {size}, {_chance(pair)}."
 
 
-def _chance(pair: Pair) -> str:
+def _chance(pair: PairTest) -> str:
     if pair.pairs - pair.zeros < LEAST_PAIRS:
         return f"from {counted(pair.pairs, 'pair')} of runs: too few for a statistical test"
     verdict = "statistically significant" if pair.significant else "not statistically significant"
     return f"p {p_value(pair.p_holm, '= ')} (Holm), {verdict}"
 
 
-def _between(found: Comparison, one: str, other: str) -> Pair | None:
+def _between(found: Comparison, one: str, other: str) -> PairTest | None:
     pairs = found.overall or found.pairs
     return next((pair for pair in pairs if (pair.one, pair.other) == (one, other)), None)
 
@@ -111,20 +111,20 @@ def _first(missing: Iterable[str]) -> list[str]:
     return told[:NAMED] + more
 
 
-def tables(found: Comparison) -> list[Table]:
+def tables(found: Comparison) -> list[WordTable]:
     """All that was found."""
     cost = [] if found.target is None else [cost_table(found.costs, found.metric, found.target)]
     return [_finals(found), *differences(found), *cost]
 
 
-def differences(found: Comparison) -> list[Table]:
+def differences(found: Comparison) -> list[WordTable]:
     """Strategies against each other: differences and, over several blocks, ranks."""
     made = [_pairs("Differences over all blocks", found.overall, False)] if found.overall else []
     made += [_pairs("Differences by block" if found.overall else "Differences", found.pairs, len(found.blocks) > 1)]
     return made + ([_ranks(found)] if len(found.blocks) > 1 else [])
 
 
-def _finals(found: Comparison) -> Table:
+def _finals(found: Comparison) -> WordTable:
     blocks = len(found.blocks) > 1
     means = plus_minus([(final.mean, final.high) for final in found.finals])
     areas = numbers([final.area for final in found.finals])
@@ -133,24 +133,24 @@ def _finals(found: Comparison) -> Table:
         for final, mean, area in zip(found.finals, means, areas, strict=True)
     )
     header = (*(["block"] if blocks else []), "strategy", "runs", f"{found.metric}, mean ± 95 %", "area")
-    return Table("Last values", header, rows, 2 if blocks else 1)
+    return WordTable("Last values", header, rows, 2 if blocks else 1)
 
 
-def _pairs(title: str, pairs: Iterable[Pair], blocks: bool) -> Table:
+def _pairs(title: str, pairs: Iterable[PairTest], blocks: bool) -> WordTable:
     pairs = list(pairs)
     rows = tuple(
         (*([pair.block] if blocks else []), f"{pair.one} − {pair.other}", str(pair.pairs), size, *_chances(pair))
         for pair, size in zip(pairs, sizes(pairs), strict=True)
     )
     header = ("strategies", "pairs", "difference [95 % interval]", "effect", "p", "p (Holm)")
-    return Table(title, (*(["block"] if blocks else []), *header), rows, 2 if blocks else 1)
+    return WordTable(title, (*(["block"] if blocks else []), *header), rows, 2 if blocks else 1)
 
 
-def _chances(pair: Pair) -> tuple[str, str, str]:
+def _chances(pair: PairTest) -> tuple[str, str, str]:
     return f"{pair.effect:+.2f}", p_value(pair.p), p_value(pair.p_holm) + "*" * pair.significant
 
 
-def cost_table(costs: Iterable[Cost], metric: str, target: float) -> Table:
+def cost_table(costs: Iterable[Cost], metric: str, target: float) -> WordTable:
     """What it takes to get somewhere: cycles, messages, bytes."""
     costs = list(costs)
     blocks = len({cost.block for cost in costs}) > 1
@@ -163,13 +163,13 @@ def cost_table(costs: Iterable[Cost], metric: str, target: float) -> Table:
         for cost, *sizes in zip(costs, *columns, strict=True)
     )
     header = (*(["block"] if blocks else []), "strategy", "reached", "cycles", "messages", "bytes")
-    return Table(f"To reach {metric} = {target:g}", header, rows, 2 if blocks else 1)
+    return WordTable(f"To reach {metric} = {target:g}", header, rows, 2 if blocks else 1)
 
 
-def _ranks(found: Comparison) -> Table:
+def _ranks(found: Comparison) -> WordTable:
     test = "" if found.friedman is None else f" (Friedman's test: p {p_value(found.friedman, '= ')})"
     rows = tuple((rank.strategy, f"{rank.mean:.2f}", str(rank.best)) for rank in found.ranks)
-    return Table(f"Ranks over blocks{test}", ("strategy", "mean rank", "best in"), rows, 1)
+    return WordTable(f"Ranks over blocks{test}", ("strategy", "mean rank", "best in"), rows, 1)
 
 
 def places(values: Iterable[float | None]) -> int:
@@ -204,11 +204,11 @@ def plus_minus(means: Sequence[tuple[float, float | None]]) -> list[str]:
     ]
 
 
-def sizes(pairs: Sequence[Pair]) -> list[str]:
+def sizes(pairs: Sequence[PairTest]) -> list[str]:
     """Differences with their intervals in brackets."""
     decimals = places([pair.difference for pair in pairs])
 
-    def size(pair: Pair) -> str:
+    def size(pair: PairTest) -> str:
         difference, low, high = (number(v, decimals, sign="+") for v in (pair.difference, pair.low, pair.high))
         return difference if pair.low is None else f"{difference} [{low}, {high}]"
 

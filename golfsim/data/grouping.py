@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from golfsim.data.fetch import Card
+    from golfsim.data.cards import Card
 
 Cuts = Mapping[str, NDArray[np.float64]]
 

@@ -14,7 +14,8 @@ from golfsim.core.kernels import inlined, leaf
 from golfsim.core.maths import exp
 from golfsim.core.simd import dot, fused
 from golfsim.privacy.ledger import may_visit, spend
-from golfsim.privacy.mechanisms import ROUNDING, add_gamma_norm, add_laplace
+from golfsim.privacy.mechanisms import ROUNDING
+from golfsim.privacy.noise import add_gamma_norm, add_laplace
 from golfsim.protocol.records import sign_for
 
 PEGASOS, LOGISTIC, MEAN = range(3)
@@ -160,7 +161,7 @@ def charge(rows, node, noise, budget):
 
 
 @leaf
-def perturb(w, start, models, age, rows, node, rule, noise, budget, epsilon):
+def perturb_gradient(w, start, models, age, rows, node, rule, noise, budget, epsilon):
     """Add to a model the noise of its last update, which is that of the gradient times the learning rate.
 
     The gradient of a record is at most as long as the record, and that at most 1; so the mean over k records has a
@@ -190,7 +191,7 @@ def learn(w, start, age, rows, node, rule, noise, budget, out):
         return age
     age = update(w, start, age, rows, node, rule, out)
     if noise.on:
-        perturb(out, 0, out.shape[0], age, rows, node, rule, noise, budget, epsilon)
+        perturb_gradient(out, 0, out.shape[0], age, rows, node, rule, noise, budget, epsilon)
     return age
 
 
@@ -207,5 +208,5 @@ def learn_in_place(w, start, age, rows, node, rule, noise, budget, fresh):
         return age
     age = amend(w, start, models, age, rows, first, stop, rule)
     if noise.on:
-        perturb(w, start, models, age, rows, node, rule, noise, budget, epsilon)
+        perturb_gradient(w, start, models, age, rows, node, rule, noise, budget, epsilon)
     return age

@@ -12,7 +12,7 @@ from golfsim.core import rng
 from golfsim.core.kernels import kernel, leaf
 from golfsim.core.rng import draw
 from golfsim.core.settings import Settings, Share
-from golfsim.privacy.mechanisms import normal
+from golfsim.privacy.noise import normal
 
 HONEST, NEGATIVE, NOISE, OLD = range(4)
 SENDS = {"negative": NEGATIVE, "noise": NOISE, "old": OLD}

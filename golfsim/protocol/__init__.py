@@ -7,7 +7,7 @@ functions with the same bits on every machine come from `golfsim.core`, the worl
 from golfsim.core.kernels import inlined, kernel, leaf
 from golfsim.core.maths import dot, exp, log
 from golfsim.core.rng import below, draw, integers, permutation, sample, uniform, unit
-from golfsim.network.transport import Mailbox
+from golfsim.network.mailbox import Mailbox
 from golfsim.network.world import World
 from golfsim.protocol.base import Audited, Layer, LayerConfig, Protocol, find, installed
 from golfsim.protocol.learner import Learner, classify, score

@@ -20,7 +20,7 @@ from golfsim.core.kernels import USERS
 from golfsim.core.paths import is_file
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
-from golfsim.network.transport import Mailbox
+from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.mechanisms import Guarantee
 
 if TYPE_CHECKING:

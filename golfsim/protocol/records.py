@@ -145,7 +145,7 @@ class About(NamedTuple):
     grouping: Grouping | None = None
 
 
-class Raw(Records[LayerConfig]):
+class RawRecords(Records[LayerConfig]):
     """The nodes' own records, unprotected: what learns from this layer is not private.
 
     With an arrival schedule a node's rows begin as a part of its records and grow; the oldest may be retired.
@@ -178,7 +178,7 @@ class Raw(Records[LayerConfig]):
         self.stop = self._begin + (0 if arrival else counts)
 
     @classmethod
-    def stand_in(cls) -> Raw:
+    def stand_in(cls) -> RawRecords:
         """A raw layer without records, for checking a scenario before its data is loaded."""
         return cls(np.zeros((0, 1), np.float32), np.zeros(0, np.int32), np.zeros(0, np.int64), 2)
 

@@ -124,7 +124,7 @@ def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
         raise UserError(f"there is no check “{kind}”", hint=nearest(kind, list(CHECKS)))
     place: dict[str, Any] = {"layer": "", "metric": ""}
     place |= {key: check.pop(key) for key in ("layer", "metric", "where", "cycle") if key in check}
-    asked = Asked(**place)
+    asked = Where(**place)
     holds, shown = CHECKS[kind](frame, asked, **check)
     verdict, reason = _verdict_of(holds, claim)
     return Judged(claim.text, "", shown, verdict, reason)
@@ -138,7 +138,7 @@ def _verdict_of(holds: bool | None, claim: Claim) -> tuple[Verdict, str]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Where:
     """Where a check looks in a log."""
 
     layer: str
@@ -146,10 +146,10 @@ class Asked:
     where: Mapping[str, Any] = field(default_factory=dict)
     cycle: int | None = None
 
-    def also(self, more: Mapping[str, Any]) -> Asked:
+    def also(self, more: Mapping[str, Any]) -> Where:
         """The same with some of it given anew; values in `where` are added."""
         kept = {"layer": self.layer, "metric": self.metric, "cycle": self.cycle} | dict(more)
-        return Asked(**(kept | {"where": {**self.where, **more.get("where", {})}}))
+        return Where(**(kept | {"where": {**self.where, **more.get("where", {})}}))
 
     def by_seed(self, frame: pd.DataFrame, along: str | None) -> pd.Series[float]:
         """The metric for each value of a key and each seed; without a key, for each seed."""
@@ -173,25 +173,25 @@ def _shown(values: pd.Series[float]) -> str:
 Answer = tuple[bool | None, str]  # whether it holds (None: it may be chance), and the numbers
 
 
-def _falls(frame: pd.DataFrame, asked: Asked, x: str, by: float = 0.0, slack: float = 0.0, sign: int = 1) -> Answer:
+def _falls(frame: pd.DataFrame, asked: Where, x: str, by: float = 0.0, slack: float = 0.0, sign: int = 1) -> Answer:
     values = asked.means(frame, x)
     steps = sign * np.diff(values.to_numpy())
     return bool((steps <= slack).all() and -steps.sum() >= by and steps.sum() < 0), _shown(values)
 
 
-def _rises(frame: pd.DataFrame, asked: Asked, x: str, by: float = 0.0, slack: float = 0.0) -> Answer:
+def _rises(frame: pd.DataFrame, asked: Where, x: str, by: float = 0.0, slack: float = 0.0) -> Answer:
     return _falls(frame, asked, x, by, slack, sign=-1)
 
 
 def _flat(
-    frame: pd.DataFrame, asked: Asked, x: str, within: float, low: float = -math.inf, high: float = math.inf
+    frame: pd.DataFrame, asked: Where, x: str, within: float, low: float = -math.inf, high: float = math.inf
 ) -> Answer:
     values = asked.means(frame, x)
     inside = values[[not isinstance(v, float | int) or low <= v <= high for v in values.index]]
     return bool(inside.max() - inside.min() <= within), _shown(values)
 
 
-def _sides(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, along: str | None) -> tuple[pd.DataFrame, str]:
+def _sides(frame: pd.DataFrame, asked: Where, left: Any, right: Any, along: str | None) -> tuple[pd.DataFrame, str]:
     """The difference of two sides, right − left, at each value of a key that both have: means over runs, by seed."""
     sides = [asked.also(side) for side in (left, right)]
     one, other = (side.by_seed(frame, along) for side in sides)
@@ -204,7 +204,7 @@ def _sides(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, along: str 
 
 
 def _below(
-    frame: pd.DataFrame, asked: Asked, left: Any, right: Any, by: float = 0.0, along: str | None = None
+    frame: pd.DataFrame, asked: Where, left: Any, right: Any, by: float = 0.0, along: str | None = None
 ) -> Answer:
     found, shown = _sides(frame, asked, left, right, along)
     if not (found["mean"] > by).all():
@@ -213,18 +213,18 @@ def _below(
     return (None if chance else True), shown
 
 
-def _alike(frame: pd.DataFrame, asked: Asked, left: Any, right: Any, within: float, along: str | None = None) -> Answer:
+def _alike(frame: pd.DataFrame, asked: Where, left: Any, right: Any, within: float, along: str | None = None) -> Answer:
     found, shown = _sides(frame, asked, left, right, along)
     return bool((found["mean"].abs() <= within).all()), shown
 
 
-def _best(frame: pd.DataFrame, asked: Asked, x: str, low: float = -math.inf, high: float = math.inf) -> Answer:
+def _best(frame: pd.DataFrame, asked: Where, x: str, low: float = -math.inf, high: float = math.inf) -> Answer:
     values = asked.means(frame, x)
     place = values.idxmin() if "error" in asked.metric else values.idxmax()
     return bool(low <= float(str(place)) <= high), _shown(values)
 
 
-def _between(frame: pd.DataFrame, asked: Asked, low: float = -math.inf, high: float = math.inf) -> Answer:
+def _between(frame: pd.DataFrame, asked: Where, low: float = -math.inf, high: float = math.inf) -> Answer:
     values = asked.means(frame, None)
     return bool(values.between(low, high).all()), _shown(values)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from golfsim.core.settings import PlotConfig
+    from golfsim.scenario.tables import PlotConfig
 
 __all__ = [
     "LINE_HEIGHT",

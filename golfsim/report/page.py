@@ -141,7 +141,7 @@ def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, s
         return None, str(error.what)
 
 
-def _cost(frame: pd.DataFrame, target: float | None, by: str | None) -> verdict.Table | None:
+def _cost(frame: pd.DataFrame, target: float | None, by: str | None) -> verdict.WordTable | None:
     """What it takes to reach a target, if one is asked for."""
     if target is None:
         return None
@@ -218,7 +218,7 @@ def _uri(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def _csv_of(table: verdict.Table) -> bytes:
+def _csv_of(table: verdict.WordTable) -> bytes:
     import pandas as pd
 
     return pd.DataFrame(table.rows, columns=list(table.header)).to_csv(index=False).encode()

@@ -61,7 +61,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Source:
+class Paper:
     """A paper."""
 
     id: str
@@ -71,14 +71,14 @@ class Source:
     items: tuple[Item, ...]
 
 
-def sources() -> dict[str, Source]:
+def sources() -> dict[str, Paper]:
     """All sources by their id."""
     found = {}
     for path in sorted((shipped("reports") / "published").glob("*.toml")):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         head = table["source"]
         items = tuple(_item(item, head["id"]) for item in table.get("item", ()))
-        found[head["id"]] = Source(head["id"], head["title"], tuple(head["authors"]), head["year"], items)
+        found[head["id"]] = Paper(head["id"], head["title"], tuple(head["authors"]), head["year"], items)
     return found
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
-from golfsim.core.paths import shipped
+from golfsim.core.paths import shipped_scenarios
 from golfsim.report import sections
 from golfsim.report.agreement import Judged, Verdict, judge_claim, judge_value
 from golfsim.report.published import CLOSE, Item
 from golfsim.runs import batch, results
-from golfsim.runs.single import Interrupt
+from golfsim.runs.interrupt import Interrupt
 from golfsim.scenario.model import Scenario
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Reproduced:
 def reproduce(
     items: list[Item],
     out: Path,
-    how: batch.How,
+    how: batch.Execution,
     *,
     quick: bool,
     shown: Callable[[str], Progress],
@@ -59,14 +59,16 @@ def reproduce(
     for item in items:
         if interrupt.asked:
             return
-        folder = out / ("quick" if quick else "runs") / Path(item.scenario).stem
+        folder = out / ("quick" if quick else "runs") / item.scenario
         try:
             yield _one(item, folder, how, quick, shown(item.id), interrupt)
         except UserError as error:
             yield Reproduced(item, [], folder, why_not=str(error))
 
 
-def _one(item: Item, folder: Path, how: batch.How, quick: bool, shown: Progress, interrupt: Interrupt) -> Reproduced:
+def _one(
+    item: Item, folder: Path, how: batch.Execution, quick: bool, shown: Progress, interrupt: Interrupt
+) -> Reproduced:
     scenario = scenario_of(item, quick)
     made = batch.run(scenario, folder, how, shown, interrupt)
     frame = made.frame()
@@ -107,7 +109,7 @@ def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | No
 def scenario_of(item: Item, quick: bool) -> Scenario:
     """An item's scenario, with its changes, and made small where that is asked for."""
     changes = [*item.changes, *(item.quick if quick else ())]
-    return Scenario.load(shipped("scenarios") / item.scenario, changes)
+    return Scenario.load(shipped_scenarios()[item.scenario], changes)
 
 
 def judged(item: Item, frame: pd.DataFrame) -> Iterator[Judged]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from golfsim.compare.paired import student
 from golfsim.compare.strategies import label
-from golfsim.compare.verdict import Table, number, plus_minus
+from golfsim.compare.verdict import WordTable, number, plus_minus
 from golfsim.core.errors import UserError
 from golfsim.runs.results import RESULTS, Results, Run
 from golfsim.sim.log import SCENARIO
@@ -93,7 +93,7 @@ def _name(run: Run, keys: list[str]) -> str:
 # --- Last values
 
 
-def finals(frame: pd.DataFrame, keys: list[str]) -> Table:
+def finals(frame: pd.DataFrame, keys: list[str]) -> WordTable:
     """Each layer's metrics at its last observed cycle: mean ± half of the 95 % interval over runs, by point."""
     rows = frame[frame["metric"].isin(_chosen(frame))]
     runs = [*keys, "run", "path", "layer", "metric"]
@@ -107,7 +107,7 @@ def finals(frame: pd.DataFrame, keys: list[str]) -> Table:
         for (name, part), *cells in zip(points, *columns, strict=True)
     )
     header = (*keys, "layer", "cycle", "runs", *(metric.removesuffix(".mean") for metric in metrics))
-    return Table("Last values", header, made, len(keys) + 1)
+    return WordTable("Last values", header, made, len(keys) + 1)
 
 
 def _named(keys: list[str], values: Any) -> list[str]:
@@ -163,25 +163,25 @@ def _kept(tree: dict[str, Any], keep: set[str], prefix: str = "") -> dict[str, A
     return found
 
 
-def differing(results: Results) -> list[Table]:
+def differing(results: Results) -> list[WordTable]:
     """What is not the same at all points: keys that a sweep varies, and for each case (or folder) what it changes."""
     points, keys = results.points, factors(results)
     everything = dict.fromkeys(key for run in points for key in run.keys)
     rest = [key for key in everything if len({repr(run.keys.get(key)) for run in points}) > 1 and key not in keys]
     swept = [(key, ", ".join(dict.fromkeys(_shown(run.point.get(key)) for run in points))) for key in keys]
-    tables = [Table("What varies", ("key", "values"), tuple(swept), 2)] if swept else []
+    tables = [WordTable("What varies", ("key", "values"), tuple(swept), 2)] if swept else []
     by_factor: dict[str | None, list[str]] = {}
     for key in rest:
         by_factor.setdefault(_deciding(points, [repr(run.keys.get(key)) for run in points], keys), []).append(key)
     return tables + [_matrix(points, factor, keys, rows) for factor, rows in by_factor.items()]
 
 
-def _matrix(points: list[Run], factor: str | None, keys: list[str], rows: list[str]) -> Table:
+def _matrix(points: list[Run], factor: str | None, keys: list[str], rows: list[str]) -> WordTable:
     """Keys down, the values of what decides them across: of one factor, or of all points where none does."""
     columns = {(_shown(run.point.get(factor)) if factor else _name(run, keys)): run for run in reversed(points)}
     ordered = dict(reversed(columns.items()))
     cells = tuple((key, *(_shown(run.keys.get(key)) for run in ordered.values())) for key in rows)
-    return Table(f"By {factor}" if factor else "By point", ("key", *ordered), cells, len(ordered) + 1)
+    return WordTable(f"By {factor}" if factor else "By point", ("key", *ordered), cells, len(ordered) + 1)
 
 
 def _shown(value: Any) -> str:

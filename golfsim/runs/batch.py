@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from golfsim.core.errors import UserError
 from golfsim.data import loading
 from golfsim.runs import memory_forecast, single
+from golfsim.runs.interrupt import Interrupt
 from golfsim.runs.logs import frame_of
 from golfsim.runs.progress import Progress, Silent
-from golfsim.runs.single import SECONDS_BETWEEN_CHECKPOINTS, Interrupt, Outcome, Task, Told
+from golfsim.runs.single import SECONDS_BETWEEN_CHECKPOINTS, Outcome, Reporting, Task
 from golfsim.runs.store import Entry, Planned, Store, plan
 from golfsim.scenario import sweep
 from golfsim.scenario.model import Scenario
@@ -28,7 +29,7 @@ NAMED = 5  # failures that are named at the end
 
 
 @dataclass(frozen=True)
-class How:
+class Execution:
     """Where and how the runs of a scenario are made; none of this changes a number."""
 
     workers: int | None = 1  # processes; None: one for each core
@@ -82,7 +83,7 @@ class Made:
 
 
 def run(
-    scenario: Scenario, out: Path, how: How, shown: Progress | None = None, interrupt: Interrupt | None = None
+    scenario: Scenario, out: Path, how: Execution, shown: Progress | None = None, interrupt: Interrupt | None = None
 ) -> Made:
     """Make all runs that a scenario asks for and that are not there yet."""
     with single.telling(scenario):
@@ -112,7 +113,7 @@ def run(
     return made
 
 
-def _within_memory(tasks: list[Task], how: How, shown: Progress) -> How:
+def _within_memory(tasks: list[Task], how: Execution, shown: Progress) -> Execution:
     """As many workers as fit into memory; an error where a run does not, or where so many were asked for."""
     if not tasks or how.scheduler not in (None, "local"):
         return how
@@ -153,7 +154,7 @@ def recording(store: Store) -> Iterator[Callable[[Entry], None]]:
         flush()
 
 
-def to_do(runs: list[Planned], there: dict[str, Entry], out: Path, how: How) -> list[Task]:
+def to_do(runs: list[Planned], there: dict[str, Entry], out: Path, how: Execution) -> list[Task]:
     """The runs that are still to be made, each content once."""
     missing = {planned.hash: planned for planned in reversed(runs) if planned.hash not in there}
     missing = {hash_: missing[hash_] for hash_ in dict.fromkeys(r.hash for r in runs) if hash_ in missing}
@@ -170,7 +171,7 @@ def _entry(task: Task, outcome: Outcome, out: Path) -> Entry:
 
 
 def execute(
-    tasks: list[Task], how: How, shown: Progress, interrupt: Interrupt, only: bool = False
+    tasks: list[Task], how: Execution, shown: Progress, interrupt: Interrupt, only: bool = False
 ) -> Iterator[tuple[Task, Outcome]]:
     """Make the runs; each comes back when it is over. None begins after an interruption. `only`: there is but one."""
     if not tasks:
@@ -195,7 +196,7 @@ def here(tasks: list[Task], shown: Progress, interrupt: Interrupt, only: bool) -
         if interrupt.asked:
             return
         shown.begin(task)
-        told = Told(lambda cycle, error, task=task: shown.cycle(task, cycle, error), shown.note)  # type: ignore[misc]
+        told = Reporting(lambda cycle, error, task=task: shown.cycle(task, cycle, error), shown.note)  # type: ignore[misc]
         try:
             outcome = (single.perform if only else single.attempt)(task, told, interrupt)
         except Exception as error:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
 from golfsim.core.paths import private
-from golfsim.runs.single import TRACE, Interrupt, Outcome, Task, Told, attempt
+from golfsim.runs.interrupt import Interrupt
+from golfsim.runs.single import TRACE, Outcome, Reporting, Task, attempt
 from golfsim.runs.workers import next_of
 from golfsim.sim.log import ABOUT, LOG, SCENARIO
 from golfsim.sim.tables import FILES
@@ -146,7 +147,7 @@ def remote(task: Task, mark: str) -> tuple[Outcome, Files]:
     _one_blas_thread()
     with tempfile.TemporaryDirectory() as aside:
         here = task if Path(mark).exists() else replace(task, folder=Path(aside))
-        outcome = attempt(here, Told(), Interrupt())
+        outcome = attempt(here, Reporting(), Interrupt())
         return outcome, {name: (here.folder / name).read_bytes() for name in KEPT if (here.folder / name).exists()}
 
 

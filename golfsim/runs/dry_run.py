@@ -14,7 +14,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.memory import available, most_used, readable
 from golfsim.core.words import counted
 from golfsim.runs import memory_forecast, single
-from golfsim.runs.batch import How, to_do
+from golfsim.runs.batch import Execution, to_do
 from golfsim.runs.memory_forecast import Size
 from golfsim.runs.single import Task
 from golfsim.runs.store import Planned, Store, plan
@@ -26,7 +26,7 @@ from golfsim.sim.simulation import Simulation
 TRIAL_SECONDS = 3.0
 
 
-def of(scenario: Scenario, out: Path, how: How) -> dict[str, Any]:
+def of(scenario: Scenario, out: Path, how: Execution) -> dict[str, Any]:
     """The runs that a scenario asks for, and what those that are missing will cost."""
     with single.telling(scenario):
         runs = plan(sweep.points(scenario))
@@ -65,7 +65,7 @@ def _points(runs: list[Planned], there: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _cost(tasks: list[Task], how: How) -> dict[str, Any]:
+def _cost(tasks: list[Task], how: Execution) -> dict[str, Any]:
     hungriest = memory_forecast.largest(tasks).point.scenario
     most = memory_forecast.predicted(hungriest, how.shares(len(tasks))[1], how.paranoid)
     if most is not None and most > available():

@@ -20,7 +20,7 @@ from golfsim.data import loading
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from golfsim.runs.batch import How
+    from golfsim.runs.batch import Execution
     from golfsim.runs.single import Task
     from golfsim.scenario.model import Scenario
 
@@ -71,7 +71,7 @@ def longest_delay(scenario: Scenario) -> int:
     return shortest + cumulative.size - 1
 
 
-def fitting(tasks: Sequence[Task], how: How) -> int:
+def fitting(tasks: Sequence[Task], how: Execution) -> int:
     """How many of the workers asked for fit into memory at a time; an error where not even one does."""
     workers, threads = how.shares(len(tasks))
     task = largest(tasks)

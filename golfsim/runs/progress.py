@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from golfsim.data.fetch import Downloaded
     from golfsim.runs.single import Outcome, Task
     from golfsim.sim.simulation import Simulation
 
 SECONDS_BETWEEN_LINES = 5.0
 REFRESHES_A_SECOND = 10
-
-Told = Callable[[str, int, int | None], None]
 
 
 COMPILING = "compiling kernels (first run only)"
@@ -248,7 +247,7 @@ def _in_terminal() -> bool:
 
 
 @contextmanager
-def downloading() -> Iterator[Told]:
+def downloading() -> Iterator[Downloaded]:
     """Show downloads: a bar for each file in a terminal, else a line for each."""
     if not _in_terminal():
         yield _a_line_each()
@@ -268,7 +267,7 @@ def downloading() -> Iterator[Told]:
         yield told
 
 
-def _a_line_each() -> Told:
+def _a_line_each() -> Downloaded:
     seen: set[str] = set()
 
     def told(file: str, so_far: int, in_all: int | None) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError, nearest
@@ -21,6 +18,7 @@ from golfsim.core.provenance import about_this_machine, code_version
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.records import Records
+from golfsim.runs.interrupt import Interrupt, listening
 from golfsim.runs.progress import COMPILING, last_error
 from golfsim.runs.store import WHOLE, about_run, hash_of
 from golfsim.scenario.model import Scenario
@@ -33,33 +31,6 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_CHECKPOINTS = 180.0
 TRACE = "error.txt"
-
-
-@dataclass
-class Interrupt:
-    """Set by the first Ctrl-C: the cycle under way is finished, then the run ends. The second one ends it at once."""
-
-    asked: bool = field(default=False)
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal."""
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-
-@contextmanager
-def listening() -> Iterator[Interrupt]:
-    """Take Ctrl-C as a request while a scenario runs; leave it alone outside the main thread."""
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @dataclass(frozen=True)
@@ -101,7 +72,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Told:
+class Reporting:
     """Whom a run tells about its cycles, and about other things."""
 
     cycle: Callable[[int, str], None] = lambda cycle, error: None
@@ -118,7 +89,8 @@ def run(
     from golfsim.runs import batch
 
     with tempfile.TemporaryDirectory() as aside, listening() as interrupt:
-        done = batch.run(scenario, Path(out or aside), batch.How(workers=workers, threads=threads), interrupt=interrupt)
+        how = batch.Execution(workers=workers, threads=threads)
+        done = batch.run(scenario, Path(out or aside), how, interrupt=interrupt)
         if interrupt.asked:
             raise KeyboardInterrupt
         if done.failures:
@@ -128,13 +100,13 @@ def run(
         return frame.drop(columns="path")
 
 
-def perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+def perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
     """Make one run, from its last checkpoint if it has one, and write its log."""
     with when_compiling(lambda: told.note(COMPILING)):
         return _perform(task, told, interrupt)
 
 
-def _perform(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+def _perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
     begun = time.perf_counter()
     with telling(task.point.scenario):
         _check_content(task)
@@ -174,7 +146,7 @@ def _check_content(task: Task) -> None:
         )
 
 
-def attempt(task: Task, told: Told, interrupt: Interrupt) -> Outcome:
+def attempt(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
     """Make one run of many: whatever goes wrong with it is told in its outcome and stops nobody else."""
     begun = time.perf_counter()
     try:
@@ -237,7 +209,7 @@ def telling(scenario: Scenario) -> Iterator[None]:
         raise scenario.located(UserError(what, key="nodes", hint="try fewer nodes")) from None
 
 
-def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Interrupt) -> str:
+def cycle_through(simulation: Simulation, task: Task, told: Reporting, interrupt: Interrupt) -> str:
     """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
     saved = time.monotonic()
     while not simulation.finished:
@@ -255,7 +227,7 @@ def cycle_through(simulation: Simulation, task: Task, told: Told, interrupt: Int
     return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
 
 
-def _keep(simulation: Simulation, task: Task, told: Told) -> None:
+def _keep(simulation: Simulation, task: Task, told: Reporting) -> None:
     """Save the state; a run that cannot be saved goes on."""
     try:
         checkpoint.keep(simulation, task.folder)

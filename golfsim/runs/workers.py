@@ -22,7 +22,8 @@ from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
-from golfsim.runs.single import Interrupt, Outcome, Task, Told, attempt
+from golfsim.runs.interrupt import Interrupt
+from golfsim.runs.single import Outcome, Reporting, Task, attempt
 
 if TYPE_CHECKING:
     from golfsim.data.loading import Key
@@ -213,7 +214,7 @@ def serve() -> None:
         _say(master, "done", vars(_made(tasks.get(), _telling(master), interrupt)))
 
 
-def _made(packed: dict[str, Any], told: Told, interrupt: Interrupt) -> Outcome:
+def _made(packed: dict[str, Any], told: Reporting, interrupt: Interrupt) -> Outcome:
     try:
         task = Task.unpacked(packed)
     except UserError as error:  # a file that the scenario names has changed meanwhile
@@ -236,7 +237,7 @@ def _obey(tasks: SimpleQueue[dict[str, Any]], interrupt: Interrupt) -> None:
         os._exit(1)
 
 
-def _telling(master: IO[bytes]) -> Told:
+def _telling(master: IO[bytes]) -> Reporting:
     told = [0.0, 0]  # when, and how often
 
     def cycle(number: int, error: str) -> None:
@@ -244,4 +245,4 @@ def _telling(master: IO[bytes]) -> Told:
             told[:] = [time.monotonic(), told[1] + 1]
             _say(master, "cycle", (number, error))
 
-    return Told(cycle, lambda text: _say(master, "note", text))
+    return Reporting(cycle, lambda text: _say(master, "note", text))

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from golfsim.core import settings
 from golfsim.core.paths import shipped_scenarios
 from golfsim.data import placement
+from golfsim.data.config import DataConfig
 from golfsim.network import adversaries, churn, transport
 from golfsim.protocol import base
 from golfsim.scenario.messages import models_in
 from golfsim.scenario.model import Scenario
+from golfsim.scenario.tables import ObserveConfig, PlotConfig, StopConfig
 
 if TYPE_CHECKING:
     from golfsim.data.loading import Card
@@ -132,15 +133,15 @@ def tables() -> list[Entry]:
     """The tables of a scenario file, and what every layer has."""
     models: dict[str, type[BaseModel]] = {
         "(top level)": Scenario,
-        "data": settings.DataConfig,
+        "data": DataConfig,
         "nodes": placement.NodesConfig,
         "protocol": base.LayerConfig,
         "transport": transport.TransportConfig,
         "transport.partition": transport.PartitionConfig,
         "adversary": adversaries.AdversaryConfig,
-        "observe": settings.ObserveConfig,
-        "stop": settings.StopConfig,
-        "plot": settings.PlotConfig,
+        "observe": ObserveConfig,
+        "stop": StopConfig,
+        "plot": PlotConfig,
     }
     return [{"name": n, "about": summary(model), "settings": settings_of(model)} for n, model in models.items()]
 

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from golfsim.core.errors import UserError, closest, nearest
 from golfsim.scenario.pages import GENERAL
-from golfsim.scenario.toml_lines import Path
+from golfsim.scenario.toml_lines import KeyPath
 
 EXPECTED = {
     "int_type": "an integer",
@@ -44,7 +44,7 @@ LONGEST = 60  # characters of a value that a message shows
 class Problem:
     """Something wrong at a key of a scenario."""
 
-    path: Path
+    path: KeyPath
     what: str
     hint: str = ""
 
@@ -94,11 +94,11 @@ def explain(
     error: ValidationError,
     model: type[BaseModel],
     tree: Mapping[str, Any],
-    prefix: Path = (),
+    prefix: KeyPath = (),
     around: Neighbours | None = None,
 ) -> list[Problem]:
     """One problem for each mistake; the branches of a union become one sentence."""
-    by_path: dict[Path, list[ErrorDetails]] = {}
+    by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path_in(tree, detail), []).append(detail)
     meant = _misspelt(by_path)
@@ -110,9 +110,9 @@ def explain(
     return [Problem(prefix + problem.path, problem.what, problem.hint) for problem in found if problem]
 
 
-def _path_in(tree: Any, detail: ErrorDetails) -> Path:
+def _path_in(tree: Any, detail: ErrorDetails) -> KeyPath:
     """The error's place without the names that pydantic gives to branches of a union."""
-    path: Path = ()
+    path: KeyPath = ()
     for part in detail["loc"]:
         inside = tree if isinstance(tree, Mapping) else range(len(tree)) if isinstance(tree, tuple) else ()
         if part in inside:
@@ -123,7 +123,7 @@ def _path_in(tree: Any, detail: ErrorDetails) -> Path:
     return (*path, "kind") if detail["type"].startswith("union_tag") else path
 
 
-def _misspelt(by_path: Mapping[Path, list[ErrorDetails]]) -> dict[Path, Path]:
+def _misspelt(by_path: Mapping[KeyPath, list[ErrorDetails]]) -> dict[KeyPath, KeyPath]:
     """Unknown keys that look like a key that is missing beside them, with that key."""
     missing = [path for path, details in by_path.items() if details[0]["type"] == "missing"]
     found = {}
@@ -136,13 +136,13 @@ def _misspelt(by_path: Mapping[Path, list[ErrorDetails]]) -> dict[Path, Path]:
     return found
 
 
-def _lies_deeper(path: Path, by_path: Iterable[Path]) -> bool:
+def _lies_deeper(path: KeyPath, by_path: Iterable[KeyPath]) -> bool:
     """Whether another branch of a union finds the mistake inside the value at this path."""
     return any(len(other) > len(path) and other[: len(path)] == path for other in by_path)
 
 
 def _tell(
-    path: Path, details: list[ErrorDetails], model: type[BaseModel], meant: Path | None, around: Neighbours
+    path: KeyPath, details: list[ErrorDetails], model: type[BaseModel], meant: KeyPath | None, around: Neighbours
 ) -> Problem | None:
     first = details[0]
     loc, context = first["loc"], first.get("ctx", {})
@@ -163,13 +163,13 @@ def _tell(
     return _unexpected(path, details, _description(model, loc))
 
 
-def _refused(path: Path, message: str, keys: list[str]) -> Problem:
+def _refused(path: KeyPath, message: str, keys: list[str]) -> Problem:
     """What a validator of a whole table says; it may begin with the key at fault and a colon."""
     key, sign, rest = message.partition(": ")
     return Problem((*path, key), rest) if sign and key in keys else Problem(path, message)
 
 
-def _reference(path: Path, name: Any, kind: str, around: Neighbours) -> Problem | None:
+def _reference(path: KeyPath, name: Any, kind: str, around: Neighbours) -> Problem | None:
     """What is wrong with a reference to another layer; nothing where that layer's own mistakes are told."""
     fitting = around.of_kind(kind)
     listed = f"{kind} layers before this one: {', '.join(fitting) or 'none'}"
@@ -187,7 +187,7 @@ def _reference(path: Path, name: Any, kind: str, around: Neighbours) -> Problem 
     return Problem(path, f"there is no layer “{name}”", f"did you mean “{close}”?" if close else listed)
 
 
-def _unexpected(path: Path, details: list[ErrorDetails], description: str) -> Problem:
+def _unexpected(path: KeyPath, details: list[ErrorDetails], description: str) -> Problem:
     wanted = list(dict.fromkeys(map(_expectation, details)))
     got = details[0]["input"]
     literals = [word for detail in details if detail["type"] == "literal_error" for word in _literals(detail)]
@@ -212,7 +212,7 @@ def _literals(detail: ErrorDetails) -> list[str]:
     return re.findall(r"'([^']*)'", detail["ctx"]["expected"])
 
 
-def _brackets(path: Path, wanted: list[str], got: Any) -> str:
+def _brackets(path: KeyPath, wanted: list[str], got: Any) -> str:
     """TOML's commonest slip: one table for a list of tables, or the reverse."""
     if wanted == ["a list"] and isinstance(got, Mapping):
         return f"write [[{path[-1]}]] with double brackets"

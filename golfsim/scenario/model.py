@@ -10,16 +10,18 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import is_file, scenario_file
-from golfsim.core.settings import DataConfig, ObserveConfig, PlotConfig, Settings, StopConfig
+from golfsim.core.settings import Settings
+from golfsim.data.config import DataConfig
 from golfsim.data.placement import NodesConfig
 from golfsim.network.adversaries import AdversaryConfig
 from golfsim.network.churn import ChurnConfig
 from golfsim.network.transport import TransportConfig
 from golfsim.protocol.base import Protocol, code_file, find
-from golfsim.protocol.records import Raw
+from golfsim.protocol.records import RawRecords
 from golfsim.scenario.messages import Neighbours, Problem, ScenarioError, explain, shown
 from golfsim.scenario.source import Changes, Source
 from golfsim.scenario.stop_rule import Condition
+from golfsim.scenario.tables import ObserveConfig, PlotConfig, StopConfig
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -116,7 +118,7 @@ class Scenario(Settings):
             found += explain(error, cls, tree)
             scenario = cls._validated(_without(tree, found))
         scenario._source = source
-        layers, more = _build(source, 0, Raw.stand_in() if "data" in tree else None)
+        layers, more = _build(source, 0, RawRecords.stand_in() if "data" in tree else None)
         found += more
         found += _cross_checks(scenario, layers, {problem.path[0] for problem in found})
         if found:
@@ -144,7 +146,7 @@ class Scenario(Settings):
         problem = Problem(self._source.resolve(error.key), error.what, error.hint or "")
         return self._source.complain([problem], error.docs)
 
-    def stack(self, seed: int, raw: Raw | None) -> Layers:
+    def stack(self, seed: int, raw: RawRecords | None) -> Layers:
         """The layers of a run by name, lowest first, not yet set up; `raw` is the layer of the nodes' own records."""
         return _build(self._source, seed, raw)[0]
 
@@ -170,7 +172,7 @@ class Scenario(Settings):
 
     def _spelt_out(self) -> dict[str, Any]:
         tree = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"protocol", "sweep", "case"})
-        layers = self.stack(self.seed, Raw.stand_in() if self.data else None).values()
+        layers = self.stack(self.seed, RawRecords.stand_in() if self.data else None).values()
         tree["protocol"] = [layer.config.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
         return tree
 
@@ -182,7 +184,7 @@ def _without(tree: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
     return stand_ins | {key: value for key, value in tree.items() if key not in broken}
 
 
-def _build(source: Source, seed: int, raw: Raw | None) -> tuple[Layers, list[Problem]]:
+def _build(source: Source, seed: int, raw: RawRecords | None) -> tuple[Layers, list[Problem]]:
     """The layers that are fine, and what is wrong with the others."""
     names = source.layer_names()
     layers: Layers = {}

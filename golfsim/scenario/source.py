@@ -15,8 +15,7 @@ from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import shipped_scenarios
 from golfsim.scenario.messages import Problem, ScenarioError, lists, shown, tuples
 from golfsim.scenario.pages import page_for
-from golfsim.scenario.toml_lines import Path as KeyPath
-from golfsim.scenario.toml_lines import key_lines, leaves, line_of
+from golfsim.scenario.toml_lines import KeyPath, key_lines, leaves, line_of
 
 Changes = Mapping[str, Any] | Iterable[str]
 

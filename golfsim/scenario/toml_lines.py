@@ -12,7 +12,7 @@ from bisect import bisect
 from collections.abc import Iterator
 from typing import Any
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 _KEY = re.compile(r"""[A-Za-z0-9_-]+ | "(?:[^"\\\n]|\\.)*" | '[^'\n]*'""", re.VERBOSE)
 _STRING = re.compile(
@@ -23,7 +23,7 @@ _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BLANK = re.compile(r"[ \t]*")
 
 
-def key_lines(text: str) -> dict[Path, int]:
+def key_lines(text: str) -> dict[KeyPath, int]:
     """The line (from 1) of each key and each array element of a valid TOML text."""
     return _Scanner(text).lines
 
@@ -33,9 +33,9 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.line_ends = [match.start() for match in re.finditer("\n", text)]
-        self.lines: dict[Path, int] = {}
-        self.arrays: dict[Path, int] = {}  # arrays of tables: how many so far
-        self.table: Path = ()
+        self.lines: dict[KeyPath, int] = {}
+        self.arrays: dict[KeyPath, int] = {}  # arrays of tables: how many so far
+        self.table: KeyPath = ()
         self._skip(_SPACE)
         while self.at < len(text):
             self._header() if text[self.at] == "[" else self._pair(self.table)
@@ -47,7 +47,7 @@ class _Scanner:
         self.at = match.end()
         return match.group()
 
-    def _note(self, path: Path) -> None:
+    def _note(self, path: KeyPath) -> None:
         self.lines.setdefault(path, bisect(self.line_ends, self.at - 1) + 1)
 
     def _dotted(self) -> list[str]:
@@ -65,7 +65,7 @@ class _Scanner:
         array = self.text.startswith("[[", self.at)
         self.at += 2 if array else 1
         start = self.at
-        path: Path = ()
+        path: KeyPath = ()
         parts = self._dotted()
         end, self.at = self.at, start
         for depth, part in enumerate(parts):
@@ -79,7 +79,7 @@ class _Scanner:
         self.at = end + (2 if array else 1)
         self.table = path
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: KeyPath) -> None:
         start = self.at
         parts = self._dotted()
         end, self.at = self.at, start
@@ -88,7 +88,7 @@ class _Scanner:
         self.at = end + 1
         self._value((*table, *parts))
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: KeyPath) -> None:
         self._skip(_BLANK)
         opening = self.text[self.at]
         if opening == "[":
@@ -98,7 +98,7 @@ class _Scanner:
         else:
             self._skip(_STRING if opening in "\"'" else _PLAIN)
 
-    def _list(self, path: Path) -> None:
+    def _list(self, path: KeyPath) -> None:
         self.at += 1
         index = 0
         while True:
@@ -113,7 +113,7 @@ class _Scanner:
             index += 1
         self.at += 1
 
-    def _inline(self, path: Path) -> None:
+    def _inline(self, path: KeyPath) -> None:
         self.at += 1
         while True:
             self._skip(_SPACE)
@@ -126,7 +126,7 @@ class _Scanner:
         self.at += 1
 
 
-def line_of(lines: dict[Path, int], path: Path) -> int | None:
+def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
     """The line of a key, or of the nearest key that encloses it."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
@@ -134,7 +134,7 @@ def line_of(lines: dict[Path, int], path: Path) -> int | None:
     return None
 
 
-def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves(tree: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     """Every value of a parsed text that is neither a table nor a list, with its path."""
     inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
     if inner is None:

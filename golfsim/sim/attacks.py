@@ -13,13 +13,13 @@ from golfsim.core.maths import product, solve
 if TYPE_CHECKING:
     from golfsim.network.world import World
     from golfsim.protocol.learner import Learner
-    from golfsim.protocol.records import Published, Raw
+    from golfsim.protocol.records import Published, RawRecords
 
 Metrics = dict[str, float]
 SAMPLE = 4000  # records that an attack is tried on
 
 
-def label_recovery(published: Published[Any], raw: Raw, key: np.uint64, world: World) -> Metrics:
+def label_recovery(published: Published[Any], raw: RawRecords, key: np.uint64, world: World) -> Metrics:
     """The share of labels that are guessed right from what was published of a record.
 
     By the sign of the sum: features are not negative and add up to 1, so that Σ yx = y. By the best linear guess: ridge

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError
-from golfsim.network.transport import flat
+from golfsim.network.mailbox import flat
 from golfsim.privacy.ledger import Ledger
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
-from golfsim.protocol.records import Published, Raw
+from golfsim.protocol.records import Published, RawRecords
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -41,7 +41,7 @@ class Violation(UserError):
 class Watch:
     """Looks at a run before and after each cycle."""
 
-    def __init__(self, world: World, layers: Layers, raw: Raw | None) -> None:
+    def __init__(self, world: World, layers: Layers, raw: RawRecords | None) -> None:
         self._world, self._layers, self._raw = world, layers, raw
         self._nodes: dict[str, dict[str, NDArray[Any]]] = {}
         self._visits: dict[str, dict[str, NDArray[Any]]] = {}

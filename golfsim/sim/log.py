@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
-from golfsim.sim.tables import Table, beside
+from golfsim.sim.tables import NodeTable, beside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ class Log:
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
-        self.tables: dict[str, Table] = {}  # written beside the log
+        self.tables: dict[str, NodeTable] = {}  # written beside the log
 
     def add(self, cycle: int, found: dict[str, dict[str, float]]) -> None:
         """The metrics of one cycle, by layer."""
@@ -83,7 +83,7 @@ class Log:
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
         write_whole(folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8"))  # last: now the run is whole
 
-    def _write_further(self, folder: Path, name: str, table: Table) -> None:
+    def _write_further(self, folder: Path, name: str, table: NodeTable) -> None:
         import pyarrow.parquet as pq
 
         rows = table.rows(self.run, self.seed).replace_schema_metadata({NOTE: self.note})

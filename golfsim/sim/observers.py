@@ -12,22 +12,20 @@ from numpy.typing import NDArray
 
 from golfsim.core import rng
 from golfsim.core.errors import UserError
-from golfsim.core.settings import MOST_DRAWN, ObserveConfig
 from golfsim.core.threads import in_threads
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
-from golfsim.protocol.records import Published, Raw
+from golfsim.protocol.records import Published, RawRecords
+from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
 from golfsim.sim import attacks, overlay_stats
 from golfsim.sim.invariants import ROOM
-from golfsim.sim.tables import WORLD, Table
+from golfsim.sim.metrics import Metrics, auc, confusion, f1, roc, summary
+from golfsim.sim.tables import WORLD, NodeTable
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
     from golfsim.protocol.base import Protocol
 
-Metrics = dict[str, float]
-FALSE_POSITIVES = np.linspace(0, 1, 21)
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 POINTS_A_DECADE = 20
 CHUNK = 1024  # test records a matrix product; fixed, since a product's last bits depend on its shape
 
@@ -64,7 +62,7 @@ class Observer:
     """Measures all layers of a run at the cycles the scenario asks for."""
 
     def __init__(
-        self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None, raw: Raw | None = None
+        self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None, raw: RawRecords | None = None
     ) -> None:
         self._config = config
         self._key = rng.key(seed, "observe", "sample")
@@ -76,22 +74,22 @@ class Observer:
         self._raw = raw
         self._follow_key = rng.key(seed, "observe", "follow")
 
-    def tables(self, world: World, layers: list[str]) -> dict[str, Table]:
+    def tables(self, world: World, layers: list[str]) -> dict[str, NodeTable]:
         """The empty tables that the scenario asks for besides the log."""
         if self._config.draw and world.nodes > MOST_DRAWN:
             what = f"a drawing of {world.nodes:,} nodes shows nothing; up to {MOST_DRAWN} can be drawn"
             raise UserError(what, key="observe.draw", hint="simulate fewer nodes, or use follow = 100 and overlay = 1")
         asked = {"nodes": self._config.draw or self._config.follow is not None, "links": self._config.draw}
-        return {name: Table(name, layers) for name, wanted in asked.items() if wanted}
+        return {name: NodeTable(name, layers) for name, wanted in asked.items() if wanted}
 
-    def fill(self, tables: dict[str, Table], world: World, layers: dict[str, Protocol[Any]]) -> None:
+    def fill(self, tables: dict[str, NodeTable], world: World, layers: dict[str, Protocol[Any]]) -> None:
         """Add what is to be seen of nodes and links now, where this cycle is due."""
         if world.cycle in self._due and "nodes" in tables:
             self._follow(tables["nodes"], world, layers)
         if world.cycle in self._due and "links" in tables:
             self._draw(tables["links"], world, layers)
 
-    def _follow(self, table: Table, world: World, layers: dict[str, Protocol[Any]]) -> None:
+    def _follow(self, table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
         nodes = self._followed(world)
         learners = {name: layer for name, layer in layers.items() if isinstance(layer, Learner)}
         seen = {"node": world.label[nodes], "online": world.online[nodes]}
@@ -116,7 +114,7 @@ class Observer:
             error[able] = (classify(scores) != self._test.y[:, None]).mean(axis=0)
         return error
 
-    def _draw(self, table: Table, world: World, layers: dict[str, Protocol[Any]]) -> None:
+    def _draw(self, table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
         for name, layer in layers.items():
             links = layer.links(world) if isinstance(layer, Overlay) else None
             if links is not None:
@@ -224,55 +222,3 @@ def _finite_scores(layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.
         what = "the scores of its models run over: model or records are too large for single precision"
         raise UserError(what, key=layer.name, hint=ROOM)
     return scores
-
-
-def summary(name: str, values: NDArray[Any]) -> Metrics:
-    """Mean, standard deviation and quantiles over nodes."""
-    found = {f"{name}.mean": float(values.mean()), f"{name}.std": float(values.std())}
-    quantiles = np.quantile(values, QUANTILES)
-    return found | {f"{name}.q{round(100 * q):02}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
-
-
-def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Area under the ROC curve for each node; with more than two classes the mean over one-vs-rest problems."""
-    from scipy.stats import rankdata
-
-    models = scores.shape[2]
-    areas = []
-    for model in range(models):
-        positive = y == (1 if models == 1 else model)
-        pairs = positive.sum() * (~positive).sum()
-        ranks = rankdata(scores[:, :, model], axis=0)[positive].sum(axis=0)
-        if pairs:
-            areas.append((ranks - positive.sum() * (positive.sum() + 1) / 2) / pairs)
-    return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
-
-
-def confusion(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> Metrics:
-    """How many test records of each class are predicted to be of each."""
-    counts = np.zeros((classes, classes), np.int64)
-    np.add.at(counts, (y, predicted), 1)
-    return {f"confusion.actual_{a}.predicted_{p}": float(counts[a, p]) for a in range(classes) for p in range(classes)}
-
-
-def roc(scores: NDArray[Any], y: NDArray[np.int32]) -> Metrics:
-    """The share of true positives for each of some shares of false positives, on the line between thresholds."""
-    falling = np.argsort(-scores, kind="stable")
-    last = np.append(np.diff(scores[falling]) != 0, True)  # of records with the same score
-    hits = np.append(0, np.cumsum(y[falling] == 1)[last])
-    misses = np.append(0, np.cumsum(y[falling] != 1)[last])
-    if not (hits[-1] and misses[-1]):
-        return {}
-    found = np.interp(FALSE_POSITIVES, misses / misses[-1], hits / hits[-1])
-    return {f"roc.at_{share:.2f}": float(value) for share, value in zip(FALSE_POSITIVES, found, strict=True)}
-
-
-def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:
-    """F1 of class 1 for each node; with more than two classes the mean over those that occur or are predicted."""
-    found = []
-    for one in [1] if classes == 2 else range(classes):
-        hit, true = predicted == one, (y == one)[:, None]
-        both = hit.sum(axis=0) + true.sum()
-        score = 2 * (hit & true).sum(axis=0) / np.maximum(both, 1)
-        found.append(score if classes == 2 else np.where(both > 0, score, np.nan))
-    return np.asarray(np.nanmean(found, axis=0))

@@ -11,12 +11,12 @@ import numpy as np
 
 from golfsim.core.errors import UserError
 from golfsim.core.provenance import code_version
-from golfsim.data import loading
+from golfsim.data import loading, scaling
 from golfsim.data.placement import FeatureSkewSplit, Placement, place, skewed
 from golfsim.network.transport import Transport
 from golfsim.network.world import World
 from golfsim.protocol.base import Protocol
-from golfsim.protocol.records import About, Raw
+from golfsim.protocol.records import About, RawRecords
 from golfsim.scenario.model import Scenario
 from golfsim.sim.invariants import Watch, check_models
 from golfsim.sim.log import Log
@@ -67,7 +67,7 @@ class Simulation:
             layer.setup(self.world)
         self._watch = Watch(self.world, self.layers, self.raw) if paranoid else None
 
-    def _raw(self, data: loading.Dataset, placement: Placement) -> Raw:
+    def _raw(self, data: loading.Dataset, placement: Placement) -> RawRecords:
         config = self.scenario.nodes
         placement = placement.renumbered(self.world.label)
         x = data.x[placement.rows]
@@ -77,8 +77,8 @@ class Simulation:
             if "bias" in self.scenario.data.scale:
                 what = "features are skewed after scaling, and a bias that varies is none"
                 raise UserError(what, key="nodes.split", hint="leave “bias” out of scale in [data]")
-            x = loading.to_length(skewed(x, config.split, group, self.seed), self.scenario.data)
-        return Raw(
+            x = scaling.to_length(skewed(x, config.split, group, self.seed), self.scenario.data)
+        return RawRecords(
             x,
             data.y[placement.rows],
             placement.counts,
@@ -86,7 +86,7 @@ class Simulation:
             seed=self.seed,
             arrival=config.arrival,
             copies=int(np.bincount(placement.rows).max(initial=1)),
-            caveat=loading.caveat(self.scenario.data) if self.scenario.data else "",
+            caveat=scaling.caveat(self.scenario.data) if self.scenario.data else "",
             about=self._about(data),
         )
 
@@ -94,7 +94,7 @@ class Simulation:
         config = self.scenario.data
         assert config is not None
         moved = isinstance(self.scenario.nodes.split, FeatureSkewSplit)
-        return About(data.features, None if moved else loading.span(config), loading.grouping(config))
+        return About(data.features, None if moved else scaling.span(config), loading.grouping(config))
 
     def layer(self, name: str) -> Protocol[Any]:
         """A layer by its name."""

@@ -19,7 +19,7 @@ COLUMNS: dict[str, dict[str, type[np.generic]]] = {
 FILES = {name: f"{name}.parquet" for name in COLUMNS}
 
 
-class Table:
+class NodeTable:
     """The rows of one table of a run, in memory until they are written; layers are numbers until then."""
 
     def __init__(self, name: str, layers: list[str]) -> None:

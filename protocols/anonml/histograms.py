@@ -21,7 +21,8 @@ from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel, leaf
 from golfsim.core.rng import draw, unit
 from golfsim.core.threads import SMALLEST_SHARE, in_threads
-from golfsim.privacy.mechanisms import PQ, RandomResponse, respond
+from golfsim.privacy.mechanisms import PQ, RandomResponse
+from golfsim.privacy.noise import respond
 
 LANES = 64  # bits of a word; also the draws that a word may take
 

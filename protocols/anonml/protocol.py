@@ -17,7 +17,7 @@ from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Audited, Layer, LayerConfig
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
-from golfsim.protocol.records import Raw
+from golfsim.protocol.records import RawRecords
 from protocols.anonml import circuits, histograms, tokens
 from protocols.anonml.circuits import Timing
 from protocols.anonml.coding import coder_of
@@ -38,7 +38,7 @@ class AnonMLConfig(LayerConfig):
     """What is asked of whom, how answers are perturbed and sent, and how the aggregator learns from them."""
 
     peers: Layer[Overlay[Any]] = Field(description="the overlay that relays are drawn from")
-    records: Layer[Raw] = Field("raw", validate_default=True, description="the records that are asked about")
+    records: Layer[RawRecords] = Field("raw", validate_default=True, description="the records that are asked about")
     aggregator: int | None = Field(
         None, ge=0, description="the number of the node that asks; default: drawn of those online in the first turn"
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from golfsim.core.kernels import kernel, leaf
 from golfsim.core.rng import below, draw, unit
 from golfsim.network.adversaries import HONEST, forge
-from golfsim.privacy.mechanisms import add_gamma_norm, add_laplace, add_share_of_gamma_norm
+from golfsim.privacy.noise import add_gamma_norm, add_laplace, add_share_of_gamma_norm
 
 NOBODY = -1
 GAMMA, LAPLACE, SHARE = range(3)
@@ -130,7 +130,7 @@ def receive(nodes, models, hops, by_score, published, rows, heard, held, distanc
 
 
 @kernel
-def perturb(nodes, cycle, kind, scale, honest, key, w):
+def perturb_models(nodes, cycle, kind, scale, honest, key, w):
     """Add noise to the models w [nodes, models, features]: functions of the node and the cycle."""
     features = w.shape[2]
     for e in range(nodes.size):

@@ -37,7 +37,7 @@ from protocols.group_aggregation.groups import (  # fmt: skip
     as_members_send,
     edges_of,
     join_over_views,
-    perturb,
+    perturb_models,
     plain_sums,
     receive,
 )
@@ -381,7 +381,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             if config.trust == "honest":
                 moves = groups.less(there).each(self._largest(groups.less(there), moves))
             kind = GAMMA if config.trust == "none" else SHARE
-            perturb(senders, world.cycle, kind, self._scale(moves), config.honest or 1, self.key("noise"), w)
+            perturb_models(senders, world.cycle, kind, self._scale(moves), config.honest or 1, self.key("noise"), w)
         return w
 
     def _moves(self, nodes: Nodes) -> NDArray[np.float64]:
@@ -457,7 +457,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             scale, kind = self._scale_as_published(groups), LAPLACE
             moved = math.sqrt(self._shape[1]) * moves * (1 + ROUNDING) / np.diff(groups.edges)
             self.worst = max(self.worst, float((self._shape[0] * moved / scale).max(initial=0.0)))
-        perturb(groups.curators, world.cycle, kind, scale, 1, self.key("noise"), mean)
+        perturb_models(groups.curators, world.cycle, kind, scale, 1, self.key("noise"), mean)
 
     def _scale_as_published(self, groups: Groups) -> NDArray[np.float64]:
         """2/(n_min ε_A λ) with the λ of the scenario's form, for each group."""

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from golfsim.network.transport import Mailbox
+from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.ledger import Ledger, UniformSchedule
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.learner import Learner

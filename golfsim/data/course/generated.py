@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError, nearest
 from golfsim.data.course.pipeline import (
     CsvImporter,
-    Dataset,
+    EventTable,
     Featurizer,
     Field,
     Instancer,
@@ -54,12 +54,12 @@ FIELDS = (
 # The problem: who is an example, with which label
 
 
-def week_of_last_event(events: Dataset) -> int:
+def week_of_last_event(events: EventTable) -> int:
     """1 for the first week, 0 without events."""
     return int((events.times[-1] - START) // WEEK) + 1 if len(events) else 0
 
 
-def dropped_out(events: Dataset) -> float | None:
+def dropped_out(events: EventTable) -> float | None:
     """Whether a student who was there in week 6 or later did nothing from week 10 on; None for those gone before."""
     last = week_of_last_event(events)
     return float(last < GONE) if last >= SEEN else None
@@ -68,69 +68,69 @@ def dropped_out(events: Dataset) -> float | None:
 # The 13 features
 
 
-def active_days(events: Dataset) -> float:
+def active_days(events: EventTable) -> float:
     """Days with an event."""
     return float(np.unique((events.times - START) // DAY).size)
 
 
-def page_clicks(events: Dataset) -> float:
+def page_clicks(events: EventTable) -> float:
     """Pages opened a week."""
     return len(events.where("kind", "page")) / SEEN
 
 
-def video_hours(events: Dataset) -> float:
+def video_hours(events: EventTable) -> float:
     """Hours of video a week."""
     return float(events.where("kind", "video")["seconds"].sum()) / HOUR / SEEN
 
 
-def submissions(events: Dataset) -> float:
+def submissions(events: EventTable) -> float:
     """Submissions a week."""
     return len(events.where("kind", "submission")) / SEEN
 
 
-def problems_tried(events: Dataset) -> float:
+def problems_tried(events: EventTable) -> float:
     """Different problems with a submission."""
     return float(np.unique(events.where("kind", "submission")["problem"]).size)
 
 
-def mean_grade(events: Dataset) -> float:
+def mean_grade(events: EventTable) -> float:
     """Mean grade of the submissions; 0 without any."""
     return _mean(events.where("kind", "submission")["grade"])
 
 
-def hours_before_deadline(events: Dataset) -> float:
+def hours_before_deadline(events: EventTable) -> float:
     """How long before the end of the week submissions come, on average; 0 without any."""
     return _mean(WEEK - (events.where("kind", "submission").times - START) % WEEK) / HOUR
 
 
-def forum_posts(events: Dataset) -> float:
+def forum_posts(events: EventTable) -> float:
     """Posts in all."""
     return float(len(events.where("kind", "forum")))
 
 
-def forum_characters(events: Dataset) -> float:
+def forum_characters(events: EventTable) -> float:
     """Mean length of a post; 0 without any."""
     return _mean(events.where("kind", "forum")["characters"])
 
 
-def night_share(events: Dataset) -> float:
+def night_share(events: EventTable) -> float:
     """Share of the events between 22 and 6 o'clock."""
     return _mean((events.times - START + 2 * HOUR) % DAY < 8 * HOUR)
 
 
-def weekend_share(events: Dataset) -> float:
+def weekend_share(events: EventTable) -> float:
     """Share of the events on Saturdays and Sundays."""
     return _mean((events.times - START) % WEEK >= 5 * DAY)
 
 
-def trend(events: Dataset) -> float:
+def trend(events: EventTable) -> float:
     """From −1 to 1: events of the last two weeks against those of the two before."""
     late = int(np.count_nonzero(events.times >= CUT - 2 * WEEK))
     early = int(np.count_nonzero(events.times >= CUT - 4 * WEEK)) - late
     return (late - early) / max(late + early, 1)
 
 
-def days_silent(events: Dataset) -> float:
+def days_silent(events: EventTable) -> float:
     """Days from the last event to the end of week 6; all 42 without any."""
     return (CUT - float(events.times[-1])) / DAY if len(events) else SEEN * WEEK / DAY
 
@@ -169,7 +169,7 @@ class _Students:
     left: NDArray[np.float64]  # [students, weeks, SITTINGS], share of the week that is left when they hand in
 
 
-def event_log(students: int, seed: int) -> Dataset:
+def event_log(students: int, seed: int) -> EventTable:
     """The log of a course, a function of the seed."""
     if students < 1:
         raise UserError(f"a course of {students} students", hint="at least one is needed")
@@ -184,7 +184,7 @@ def event_log(students: int, seed: int) -> Dataset:
     ]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     names = [f"s{number:07}" for number in range(1, students + 1)]
-    return Dataset.sorted(FIELDS, names, joined.pop("owner"), joined.pop("time"), joined)
+    return EventTable.sorted(FIELDS, names, joined.pop("owner"), joined.pop("time"), joined)
 
 
 def _students(number: int, rng: np.random.Generator) -> _Students:
@@ -300,7 +300,7 @@ def _records(number: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.in
     return x, y
 
 
-def write_log(path: str | Path, students: int, seed: int) -> Dataset:
+def write_log(path: str | Path, students: int, seed: int) -> EventTable:
     """Write a course's raw log as CSV or JSON lines, by the file's extension, and return its events."""
     writers = {".csv": write_csv, ".jsonl": write_json_lines}
     suffix = Path(path).suffix.lower()

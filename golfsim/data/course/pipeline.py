@@ -1,6 +1,6 @@
 """From raw events to feature vectors, on each node by itself (Cyphers 2017, chapter 3).
 
-A raw file → `Importer` → `Dataset` of events → `Instancer` → labelled examples → `Featurizer` → `FeatureMatrix`.
+A raw file → `Importer` → `EventTable` of events → `Instancer` → labelled examples → `Featurizer` → `FeatureMatrix`.
 Whoever asks sends the instancer and the featurizer; the events stay with their node::
 
     pipeline = Pipeline(CsvImporter(fields, entity="student", time="time"), instancer, featurizer)
@@ -138,7 +138,7 @@ class Event:
     time: float | None = None
 
 
-class Dataset:
+class EventTable:
     """Events of one entity or of many, by entity and then by time; static properties come first.
 
     `times` (NaN: no time stamp) and `events[name]` are arrays with a value for each event.
@@ -166,7 +166,7 @@ class Dataset:
         owner: Sequence[int] | NDArray[Any],
         times: Sequence[float] | NDArray[np.float64],
         columns: Mapping[str, Sequence[Any] | NDArray[Any]],
-    ) -> Dataset:
+    ) -> EventTable:
         """Events in any order, event i belonging to `entities[owner[i]]`; at the same time they keep their order."""
         by_name = np.argsort(np.array(entities, dtype=object), kind="stable")
         rank = np.empty(len(by_name), np.int64)
@@ -177,7 +177,7 @@ class Dataset:
         return cls(fields, tuple(entities[i] for i in by_name), whose[order], when[order], kept)
 
     @classmethod
-    def of_events(cls, fields: Sequence[Field], events: Iterable[Event]) -> Dataset:
+    def of_events(cls, fields: Sequence[Field], events: Iterable[Event]) -> EventTable:
         """Events made by a program, checked."""
         table = _Table(fields, "entity", "time")
         for number, event in enumerate(events, 1):
@@ -203,29 +203,29 @@ class Dataset:
         self[name]
         return next(field for field in self.fields if field.name == name)
 
-    def of(self, entity: str) -> Dataset:
+    def of(self, entity: str) -> EventTable:
         """The events of one entity: all that its node knows."""
         if entity not in self.entities:
             raise UserError(f"there are no events of “{entity}”", hint=nearest(entity, self.entities))
         code = self.entities.index(entity)
         return self._part(code, *np.searchsorted(self._owner, (code, code + 1)))
 
-    def each(self) -> Iterator[Dataset]:
+    def each(self) -> Iterator[EventTable]:
         """The events of each entity."""
         ends = np.searchsorted(self._owner, np.arange(len(self.entities) + 1)).tolist()
         for code in range(len(self.entities)):
             yield self._part(code, ends[code], ends[code + 1])
 
-    def _part(self, code: int, start: int, end: int) -> Dataset:
+    def _part(self, code: int, start: int, end: int) -> EventTable:
         columns = {name: column[start:end] for name, column in self._columns.items()}
         owner = np.zeros(end - start, np.int64)
-        return Dataset(self.fields, (self.entities[code],), owner, self.times[start:end], columns)
+        return EventTable(self.fields, (self.entities[code],), owner, self.times[start:end], columns)
 
-    def between(self, start: float = -math.inf, end: float = math.inf) -> Dataset:
+    def between(self, start: float = -math.inf, end: float = math.inf) -> EventTable:
         """The events from `start` until before `end`; static properties hold at all times."""
         return self._taken(~(self.times < start) & ~(self.times >= end))
 
-    def where(self, name: str, value: float | str) -> Dataset:
+    def where(self, name: str, value: float | str) -> EventTable:
         """The events whose field has that value."""
         try:
             kept = self.field(name).read(value)
@@ -233,7 +233,7 @@ class Dataset:
             raise UserError(f"“{name}” is never “{value}”", hint=f"expected {self.field(name).expected}") from None
         return self._taken(self[name] == kept)
 
-    def split(self, name: str) -> Iterator[tuple[str, Dataset]]:
+    def split(self, name: str) -> Iterator[tuple[str, EventTable]]:
         """The events for each value of a field; those without a value belong to none."""
         field, column = self.field(name), self[name]
         for kept in np.unique(column).tolist():
@@ -241,9 +241,9 @@ class Dataset:
             if shown is not None:
                 yield f"{shown:g}" if isinstance(shown, float) else shown, self._taken(column == kept)
 
-    def _taken(self, rows: NDArray[np.bool_]) -> Dataset:
+    def _taken(self, rows: NDArray[np.bool_]) -> EventTable:
         columns = {name: column[rows] for name, column in self._columns.items()}
-        return Dataset(self.fields, self.entities, self._owner[rows], self.times[rows], columns)
+        return EventTable(self.fields, self.entities, self._owner[rows], self.times[rows], columns)
 
     def frame(self) -> pd.DataFrame:
         """The events as a table, one row each."""
@@ -275,9 +275,9 @@ class _Table:
         for field in self.fields:
             self.columns[field.name].append(_read(field, raw, where))
 
-    def dataset(self) -> Dataset:
+    def dataset(self) -> EventTable:
         """All events that were taken."""
-        return Dataset.sorted(self.fields, list(self.codes), self.owner, self.times, self.columns)
+        return EventTable.sorted(self.fields, list(self.codes), self.owner, self.times, self.columns)
 
 
 def _read(field: Field, raw: Mapping[str, object], where: str) -> Any:
@@ -311,7 +311,7 @@ class Importer(ABC):
     entity: str
     time: str | None = None
 
-    def read(self, path: str | Path) -> Dataset:
+    def read(self, path: str | Path) -> EventTable:
         """All events of a file; whatever is wrong is told with its line and field."""
         path = Path(path)
         table = _Table(self.fields, self.entity, self.time)
@@ -391,7 +391,7 @@ class JsonLinesImporter(Importer):
 # Events → raw source
 
 
-def write_csv(events: Dataset, path: str | Path, *, entity: str = "entity", time: str = "time") -> None:
+def write_csv(events: EventTable, path: str | Path, *, entity: str = "entity", time: str = "time") -> None:
     """Write events so that `CsvImporter` reads the same ones."""
 
     def write(aside: Path) -> None:
@@ -403,7 +403,7 @@ def write_csv(events: Dataset, path: str | Path, *, entity: str = "entity", time
     write_whole(Path(path), write)
 
 
-def write_json_lines(events: Dataset, path: str | Path, *, entity: str = "entity", time: str = "time") -> None:
+def write_json_lines(events: EventTable, path: str | Path, *, entity: str = "entity", time: str = "time") -> None:
     """Write events so that `JsonLinesImporter` reads the same ones."""
 
     def write(aside: Path) -> None:
@@ -415,7 +415,7 @@ def write_json_lines(events: Dataset, path: str | Path, *, entity: str = "entity
     write_whole(Path(path), write)
 
 
-def _raw_rows(events: Dataset, entity: str, time: str) -> Iterator[dict[str, object]]:
+def _raw_rows(events: EventTable, entity: str, time: str) -> Iterator[dict[str, object]]:
     times = {time, *(field.name for field in events.fields if field.kind == "time")}
     for event in events:
         row = {entity: event.entity, time: event.time, **event.values}
@@ -441,7 +441,7 @@ class Example:
     """A training example: the events from which features may be computed, and the label."""
 
     entity: str
-    events: Dataset
+    events: EventTable
     label: float
 
 
@@ -454,11 +454,11 @@ class Instancer:
     pipe) whose values are.
     """
 
-    label: Callable[[Dataset], float | None]
+    label: Callable[[EventTable], float | None]
     until: float = math.inf
     entity: str | None = None
 
-    def examples(self, events: Dataset) -> Iterator[Example]:
+    def examples(self, events: EventTable) -> Iterator[Example]:
         """The examples of one node after the other."""
         for own in events.each():
             parts = own.split(self.entity) if self.entity else [(None, own)]
@@ -469,7 +469,7 @@ class Instancer:
                     yield Example(name, part.between(end=self.until), label)
 
 
-Feature = Callable[[Dataset], float]
+Feature = Callable[[EventTable], float]
 
 
 @dataclass(frozen=True)
@@ -535,10 +535,10 @@ class Pipeline:
         """From a raw file, a node's own or everybody's."""
         return self.matrix(self.importer.read(path))
 
-    def matrix(self, events: Dataset) -> FeatureMatrix:
+    def matrix(self, events: EventTable) -> FeatureMatrix:
         """What all nodes compute, each from its own events."""
         return self.featurizer.matrix(self.instancer.examples(events))
 
-    def of_node(self, events: Dataset, entity: str) -> FeatureMatrix:
+    def of_node(self, events: EventTable, entity: str) -> FeatureMatrix:
         """What one node computes, which has no events but its own."""
         return self.matrix(events.of(entity))

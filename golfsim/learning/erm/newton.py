@@ -36,7 +36,7 @@ class Loss(NamedTuple):
         return 0.25 if self.kind == LOGISTIC else 1 / (2 * self.half_width)
 
 
-class Scratch(NamedTuple):
+class FitRoom(NamedTuple):
     """Room for one fit."""
 
     margin: NDArray[np.float64]  # a value for each record
@@ -62,7 +62,7 @@ def padded(number, multiple):
 @kernel
 def make_scratch(features, size):
     """Room for a fit of so many features and records, padding included."""
-    return Scratch(
+    return FitRoom(
         np.empty(size),
         np.empty(size),
         np.empty(size),

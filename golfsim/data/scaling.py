@@ -1,0 +1,163 @@
+"""Scale records: features to [0, 1], records to length 1, and a bias."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.core.errors import UserError, nearest
+from golfsim.data.cards import Card
+from golfsim.data.config import DataConfig
+from golfsim.data.files import Unscaled
+
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+Bounds = tuple[Floats, Floats]
+
+
+Step = Callable[[Floats], Floats]  # of a scaling; a module's own function or made of one, so that it can be pickled
+
+
+CHUNK = 4096  # records that are scaled at a time
+
+
+BIAS = "1"  # the name of the feature that is always 1
+
+
+def span(config: DataConfig) -> tuple[float, float] | None:
+    """The range that the scaling keeps every feature in, whatever the records are; None where it keeps none."""
+    if "minmax" in config.scale:
+        return 0.0, 1.0
+    return (-1.0, 1.0) if config.scale else None
+
+
+def caveat(config: DataConfig) -> str:
+    """What the scaling asked of the private records, and nothing accounts for."""
+    looked = config.bounds == "train" and "minmax" in config.scale
+    return "the training set's min-max bounds, which are not accounted for" if looked else ""
+
+
+def scaling_steps(config: DataConfig, card: Card | None, raw: Unscaled, train: Indices) -> list[Step]:
+    """Return the steps of the scaling that `[data]` asks for, with their bounds."""
+    steps: list[Step] = []
+    for position, name in enumerate(config.scale):
+        if name != "minmax":
+            steps.append(_with_bias if name == "bias" else _LENGTHS[name])
+            continue
+        if "bias" in config.scale[:position]:
+            raise UserError("minmax would make the bias 0", key="data.scale", hint="put bias after minmax")
+        if config.bounds != "train" and position:
+            raise UserError(
+                "public bounds are those of the features as they come", key="data.scale", hint="put minmax first"
+            )
+        seen = config.bounds == "train"
+        steps.append(_minmax(_seen(raw.x, train, steps) if seen else _public(card, raw, config.stated_bounds)))
+    return steps
+
+
+def _public(card: Card | None, raw: Unscaled, stated: Mapping[str, tuple[float, float]]) -> Bounds:
+    """The bounds of each feature: as the scenario states them, or else as the card does."""
+    if stated:
+        _check_stated(stated, raw.features)
+        return _by_feature(stated, raw.features)
+    if card is None or not card.bounds:
+        whose = f"“{card.name}”" if card else "a file of your own"
+        hint = 'state them: bounds = [0, 1]; bounds = "train" looks at the training records, which is not private'
+        raise UserError(f"{whose} has no public bounds for minmax", key="data.bounds", hint=hint)
+    return _by_feature(card.bounds, raw.features)
+
+
+def _by_feature(bounds: Mapping[str, tuple[float, float]], features: tuple[str, ...]) -> Bounds:
+    pairs = [bounds.get(name, bounds.get("default")) for name in features]
+    low, high = np.array(pairs, dtype=np.float64).T
+    return low, high
+
+
+def _check_stated(stated: Mapping[str, tuple[float, float]], features: tuple[str, ...]) -> None:
+    unknown = [name for name in stated if name not in (*features, "default")]
+    if unknown:
+        raise UserError(f"there is no feature “{unknown[0]}”", key="data.bounds", hint=nearest(unknown[0], features))
+    missing = [name for name in features if name not in stated]
+    if missing and "default" not in stated:
+        what = f"there are none for the feature “{missing[0]}”"
+        raise UserError(what, key="data.bounds", hint="default = [low, high] is for all that are not named")
+
+
+def _seen(x: NDArray[Any], train: Indices, steps: list[Step]) -> Bounds:
+    """The least and greatest value of each feature of the training records, after `steps`."""
+    low, high = np.full(x.shape[1], np.inf), np.full(x.shape[1], -np.inf)
+    for _, part in _in_chunks(x, train, steps):
+        np.minimum(low, part.min(axis=0), out=low)
+        np.maximum(high, part.max(axis=0), out=high)
+    return low, high
+
+
+def scale_rows(x: NDArray[Any], rows: Indices, steps: Sequence[Step]) -> NDArray[np.float32]:
+    """Scale some rows of x, a chunk at a time."""
+    width = x.shape[1] + sum(step is _with_bias for step in steps)
+    out = np.empty((len(rows), width), dtype=np.float32)
+    for place, part in _in_chunks(x, rows, steps):
+        out[place] = part
+    return out
+
+
+def _in_chunks(x: NDArray[Any], rows: Indices, steps: Sequence[Step]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    for start in range(0, len(rows), CHUNK):
+        place = slice(start, min(start + CHUNK, len(rows)))
+        part = x[rows[place]].astype(np.float64)
+        for step in steps:
+            part = step(part)
+        yield place, part
+
+
+def _minmax(bounds: Bounds) -> Step:
+    """Each feature from its bounds to [0, 1]; what lies outside, also of test records, is clipped; constants are 0."""
+    low, high = bounds
+    return functools.partial(_to_unit, low, np.where(high > low, high - low, np.inf))
+
+
+def _to_unit(low: Floats, width: Floats, x: Floats) -> Floats:
+    return np.clip((x - low) / width, 0, 1)
+
+
+def _with_bias(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.column_stack((x, np.ones(len(x))))
+
+
+def _divided(x: NDArray[np.float64], length: NDArray[np.float64]) -> NDArray[np.float64]:
+    return x / np.where(length > 0, length, 1)[:, None]
+
+
+def _l1(x: Floats) -> Floats:
+    return _divided(x, np.abs(x).sum(axis=1))
+
+
+def _lengths(x: Floats) -> Floats:
+    return np.asarray(np.sqrt(np.square(x).sum(axis=1)))
+
+
+def _l2(x: Floats) -> Floats:
+    return _divided(x, _lengths(x))
+
+
+def _clip_l2(x: Floats) -> Floats:
+    return _divided(x, np.maximum(_lengths(x), 1))
+
+
+_LENGTHS: dict[str, Step] = {"l1": _l1, "l2": _l2, "clip-l2": _clip_l2}
+
+
+def to_length(x: NDArray[np.float32], config: DataConfig) -> NDArray[np.float32]:
+    """Records that were changed after scaling, brought to the length that `[data]` asks for again."""
+    return scaled(x, [_LENGTHS[name] for name in config.scale if name in _LENGTHS])
+
+
+def scaled(x: NDArray[Any], steps: Sequence[Step]) -> NDArray[np.float32]:
+    """All of some records after the steps of a scaling, e.g. new ones as those that a model was learned from."""
+    return scale_rows(x, np.arange(len(x)), steps)

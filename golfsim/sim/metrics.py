@@ -1,0 +1,68 @@
+"""Compute metrics of predictions: summaries over nodes, AUC, F1, confusion matrix, ROC curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Metrics = dict[str, float]
+
+
+FALSE_POSITIVES = np.linspace(0, 1, 21)
+
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def summary(name: str, values: NDArray[Any]) -> Metrics:
+    """Mean, standard deviation and quantiles over nodes."""
+    found = {f"{name}.mean": float(values.mean()), f"{name}.std": float(values.std())}
+    quantiles = np.quantile(values, QUANTILES)
+    return found | {f"{name}.q{round(100 * q):02}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
+
+
+def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Area under the ROC curve for each node; with more than two classes the mean over one-vs-rest problems."""
+    from scipy.stats import rankdata
+
+    models = scores.shape[2]
+    areas = []
+    for model in range(models):
+        positive = y == (1 if models == 1 else model)
+        pairs = positive.sum() * (~positive).sum()
+        ranks = rankdata(scores[:, :, model], axis=0)[positive].sum(axis=0)
+        if pairs:
+            areas.append((ranks - positive.sum() * (positive.sum() + 1) / 2) / pairs)
+    return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
+
+
+def confusion(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> Metrics:
+    """How many test records of each class are predicted to be of each."""
+    counts = np.zeros((classes, classes), np.int64)
+    np.add.at(counts, (y, predicted), 1)
+    return {f"confusion.actual_{a}.predicted_{p}": float(counts[a, p]) for a in range(classes) for p in range(classes)}
+
+
+def roc(scores: NDArray[Any], y: NDArray[np.int32]) -> Metrics:
+    """The share of true positives for each of some shares of false positives, on the line between thresholds."""
+    falling = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[falling]) != 0, True)  # of records with the same score
+    hits = np.append(0, np.cumsum(y[falling] == 1)[last])
+    misses = np.append(0, np.cumsum(y[falling] != 1)[last])
+    if not (hits[-1] and misses[-1]):
+        return {}
+    found = np.interp(FALSE_POSITIVES, misses / misses[-1], hits / hits[-1])
+    return {f"roc.at_{share:.2f}": float(value) for share, value in zip(FALSE_POSITIVES, found, strict=True)}
+
+
+def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:
+    """F1 of class 1 for each node; with more than two classes the mean over those that occur or are predicted."""
+    found = []
+    for one in [1] if classes == 2 else range(classes):
+        hit, true = predicted == one, (y == one)[:, None]
+        both = hit.sum(axis=0) + true.sum()
+        score = 2 * (hit & true).sum(axis=0) / np.maximum(both, 1)
+        found.append(score if classes == 2 else np.where(both > 0, score, np.nan))
+    return np.asarray(np.nanmean(found, axis=0))

@@ -1,0 +1,410 @@
+"""Figures: they draw what the frame says, and leave matplotlib as it was."""
+
+import copy
+import math
+import os
+import subprocess
+import sys
+
+import matplotlib as mpl
+import matplotlib.pyplot
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+
+from golfsim.core.errors import UserError
+from golfsim.report import curves, figures, numbers, style
+from golfsim.scenario.tables import PlotConfig
+
+CYCLES = [1, 10, 100, 1000]
+STATISTICS = {"mean": 0.5, "q05": 0.4, "q95": 0.75}
+
+
+def frame(*layers, runs=1, metric="error", cycles=CYCLES):
+    """A log in which a layer's curve starts at its number (1, 2, …) and falls with the cycle; runs differ by 0.1."""
+    rows = [
+        (run, cycle, layer, f"{metric}.{name}", share * number / (1 + np.log10(cycle)) + 0.1 * (run - 1))
+        for run in range(1, runs + 1)
+        for number, layer in enumerate(layers, 1)
+        for cycle in cycles
+        for name, share in STATISTICS.items()
+    ] + [(1, cycle, "world", "online", 5.0) for cycle in cycles]
+    found = pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
+    return found.astype({"layer": "category", "metric": "category"})
+
+
+@pytest.fixture(autouse=True)
+def _as_installed():
+    """Each test begins with matplotlib's own settings and leaves no figure."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.use("Agg")
+        yield
+    mpl.pyplot.close("all")
+
+
+def expected(number, share):
+    return [share * number / (1 + np.log10(cycle)) for cycle in CYCLES]
+
+
+def band(collection):
+    """Lower and upper edge of a band, by cycle."""
+    points = collection.get_paths()[0].vertices
+    return [(min(points[points[:, 0] == c, 1]), max(points[points[:, 0] == c, 1])) for c in CYCLES]
+
+
+def test_a_curve_is_the_mean_and_its_band_the_quantiles():
+    ax = figures.convergence(frame("learning"))
+    (line,) = ax.lines
+    assert list(line.get_xdata()) == CYCLES
+    np.testing.assert_allclose(line.get_ydata(), expected(1, 0.5))
+    (collection,) = ax.collections
+    np.testing.assert_allclose(band(collection), list(zip(expected(1, 0.4), expected(1, 0.75), strict=True)))
+
+
+def test_runs_are_averaged():
+    ax = figures.convergence(frame("learning", runs=3))
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), np.array(expected(1, 0.5)) + 0.1)
+    assert "3 runs" in ax.get_legend().get_texts()[0].get_text()
+
+
+def test_each_layer_has_a_curve_of_its_own_look_with_its_name_at_the_end():
+    ax = figures.convergence(frame("a", "b", "c"))
+    assert [line.get_label() for line in ax.lines] == ["a", "b", "c"]
+    for number, line in enumerate(ax.lines, 1):
+        np.testing.assert_allclose(line.get_ydata(), expected(number, 0.5))
+    assert len({line.get_linestyle() for line in ax.lines}) == 3
+    assert len({to_rgb(line.get_color()) for line in ax.lines}) == 3
+    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [("a", 1000), ("b", 1000), ("c", 1000)]
+
+
+def test_names_do_not_lie_upon_each_other():
+    rows = pd.concat([frame(name) for name in "abcd"])
+    heights = sorted(text.xy[1] for text in figures.convergence(rows).texts)
+    assert len(heights) == 4
+    assert min(np.diff(heights)) >= figures.LINE_HEIGHT * 0.999
+
+
+def test_axes_are_labelled_and_there_is_no_title():
+    ax = figures.convergence(frame("learning"))
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("cycle", "0-1 error on the test set", "")
+    assert ax.get_xscale() == "log"
+    assert ax.get_ylim()[0] == 0
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mean over nodes", "5–95 % of the nodes"]
+
+
+def test_another_metric_can_be_drawn_and_without_quantiles():
+    rows = frame("learning", metric="auc")
+    ax = figures.convergence(rows[~rows["metric"].isin(["auc.q05", "auc.q95"])], "auc")
+    assert ax.get_ylabel() == "area under the ROC curve"
+    assert not ax.collections
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), expected(1, 0.5))
+
+
+def test_a_metric_that_no_layer_has_is_told():
+    with pytest.raises(UserError, match="no layer has the metric “eror”") as caught:
+        figures.convergence(frame("learning"), "eror")
+    assert caught.value.hint == "did you mean “error”?"
+
+
+def test_axes_of_the_users_own_are_drawn_into():
+    _, axes = mpl.pyplot.subplots(1, 2)
+    assert figures.convergence(frame("learning"), ax=axes[1]) is axes[1]
+    assert not axes[0].lines
+    assert len(axes[1].lines) == 1
+
+
+def test_a_run_of_one_cycle_shows_a_point():
+    ax = figures.convergence(frame("learning", cycles=[1]))
+    assert ax.lines[0].get_marker() == "o"
+
+
+def test_nothing_global_is_altered(tmp_path):
+    before = copy.deepcopy(dict(mpl.rcParams))
+    rows = frame("a", "b")
+    untouched = rows.copy()
+    figures.save(figures.convergence(rows), tmp_path, "figure")
+    assert dict(mpl.rcParams) == before
+    assert not mpl.pyplot.get_fignums()
+    pd.testing.assert_frame_equal(rows, untouched)
+
+
+def test_png_and_svg_are_written_and_the_svg_is_the_same_each_time(tmp_path):
+    first, second = (figures.save(figures.convergence(frame("a", "b")), tmp_path, name) for name in ("one", "two"))
+    assert [path.name for path in first] == ["one.png", "one.svg"]
+    assert first[0].read_bytes().startswith(b"\x89PNG")
+    svg = first[1].read_text(encoding="utf-8")
+    assert "<svg" in svg
+    assert ">cycle<" in svg
+    assert svg == second[1].read_text(encoding="utf-8")
+
+
+def test_bands_that_would_hide_each_other_are_left_out():
+    def frame_of(curves):
+        rows = [
+            {"run": 1, "seed": 1, "cycle": 1, "layer": f"layer{i}", "metric": f"error.{name}", "value": value}
+            for i in range(curves)
+            for name, value in (("mean", 0.2), ("q05", 0.1), ("q95", 0.3))
+        ]
+        return pd.DataFrame(rows)
+
+    for count, bands in ((1, 1), (3, 3), (4, 0)):
+        ax = figures.convergence(frame_of(count))
+        assert len(ax.collections) == bands
+        mpl.pyplot.close(ax.figure)
+
+
+def test_with_three_runs_the_dark_band_is_students_interval_of_the_mean():
+    rows = frame("learning", runs=3)
+    found = numbers.curves(rows)
+    half = 4.302652729911275 * 0.1 / math.sqrt(3)  # t of two degrees of freedom, times the standard error
+    np.testing.assert_allclose(found["high"] - found["mean"], half)
+    light, dark = figures.convergence(rows).collections
+    np.testing.assert_allclose(band(dark), list(zip(found["low"], found["high"], strict=True)))
+    np.testing.assert_allclose(band(light), list(zip(found["q05"], found["q95"], strict=True)))
+    texts = [text.get_text() for text in mpl.pyplot.gca().get_legend().get_texts()]
+    assert texts == ["mean over nodes and 3 runs", "95 % interval of the mean", "5–95 % of the nodes, mean over runs"]
+
+
+def test_two_runs_have_no_interval():
+    assert numbers.curves(frame("learning", runs=2))["high"].isna().all()
+    assert len(figures.convergence(frame("learning", runs=2)).collections) == 1
+
+
+def test_a_run_that_stopped_early_is_told_of():
+    rows = frame("learning", runs=3)
+    rows = rows[(rows["run"] < 3) | (rows["cycle"] < 100)]
+    ax = figures.convergence(rows)
+    assert ax.get_legend().get_texts()[0].get_text() == "mean over nodes and 2–3 runs"
+    assert numbers.curves(rows)["runs"].tolist() == [3, 3, 2, 2]
+
+
+def swept(key="data.set", values=("a", "b"), **how):
+    parts = [frame("learning", **how).assign(**{key: value}) for value in values]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_small_multiples_have_a_panel_for_each_value_and_the_same_look_in_all():
+    rows = pd.concat([swept().assign(epsilon=e) for e in (1.0, math.inf)], ignore_index=True)
+    ax = curves.small_multiples(rows, "data.set")
+    panels = [panel for panel in ax.figure.axes if panel.get_visible()]
+    assert [panel.get_title() for panel in panels] == ["a", "b"]
+    assert [line.get_label() for line in panels[1].lines] == ["ε = 1", "ε = ∞"]
+    for panel in panels:
+        np.testing.assert_allclose(panel.lines[1].get_ydata(), expected(1, 0.5))
+        assert panel.get_ylim()[0] == 0
+        assert panel.get_ylim()[1] >= 0.5
+    assert [to_rgb(line.get_color()) for line in panels[0].lines] == [
+        to_rgb(line.get_color()) for line in panels[1].lines
+    ]
+
+
+def test_a_key_that_does_not_vary_is_told():
+    with pytest.raises(UserError, match=r"does not vary “data\.st”") as caught:
+        curves.small_multiples(swept(), "data.st")
+    assert "data.set" in caught.value.hint
+
+
+def test_keys_that_vary_together_are_told_once():
+    rows = swept("a.learner", ("x", "y"))
+    rows["b.learner"] = rows["a.learner"]
+    assert set(numbers.curves(rows)["curve"]) == {"x", "y"}
+
+
+def test_many_curves_become_small_multiples():
+    rows = pd.concat([swept(values=("a", "b", "c")).assign(case=case) for case in "vwxyz"], ignore_index=True)
+    assert figures.splitting(rows, "error") == "case"
+    assert len(figures.curves_of(rows).figure.axes) == 6  # two rows of three, one of them hidden
+    assert len(figures.curves_of(swept()).figure.axes) == 1
+
+
+def counter(values, metric="messages.sent", layer="peers"):
+    rows = [(1, cycle, layer, metric, float(value)) for cycle, value in values.items()]
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
+
+
+def test_messages_are_what_was_sent_a_cycle_since_the_last_measurement():
+    ax = curves.messages(counter({1: 10, 2: 30, 10: 110}))
+    assert list(ax.lines[0].get_ydata()) == [10, 20, 10]
+    assert ax.get_ylabel() == "messages a cycle"
+    with pytest.raises(UserError, match="no layer sends messages"):
+        curves.messages(counter({1: 0, 2: 0}))
+    with pytest.raises(UserError, match="not in “letters”"):
+        curves.messages(counter({1: 1}), unit="letters")
+
+
+def test_lost_messages_are_drawn_where_there_are_any():
+    rows = pd.concat([counter({1: 10, 2: 20}), counter({1: 0, 2: 3}, "messages.lost")])
+    sent, lost = curves.messages(rows).lines
+    assert list(sent.get_ydata()) == [10, 10]
+    assert list(lost.get_ydata()) == [0, 3]
+    assert sent.get_linestyle() != lost.get_linestyle()
+
+
+def test_spent_and_online_are_drawn_as_they_are():
+    rows = pd.concat([counter({1: 1, 5: 3}, "spent.mean"), counter({1: 2, 5: 4}, "spent.max")])
+    assert [list(line.get_ydata()) for line in curves.spent(rows).lines] == [[1, 3], [2, 4]]
+    assert list(curves.online(counter({1: 7, 2: 5}, "online", "world")).lines[0].get_ydata()) == [7, 5]
+
+
+def test_an_overlay_that_was_not_measured_is_told():
+    with pytest.raises(UserError, match="no overlay was measured"):
+        curves.overlay(frame("learning"))
+
+
+def test_the_overlay_has_a_panel_for_each_figure_that_was_measured():
+    rows = pd.concat([frame("peers", metric="indegree"), counter(dict.fromkeys(CYCLES, 0.25), "links.dead")])
+    ax = curves.overlay(rows)
+    shown = [panel for panel in ax.figure.axes if panel.get_visible()]
+    assert [panel.get_ylabel() for panel in shown] == ["in-degree", "share of dead links"]
+    np.testing.assert_allclose(shown[1].lines[0].get_ydata(), 0.25)
+
+
+# The style
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_style_is_gone_afterwards_whatever_happens(fails, monkeypatch):
+    before = copy.deepcopy(dict(mpl.rcParams))
+    if fails:
+        monkeypatch.setattr(curves, "head", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            figures.convergence(frame("a"))
+    else:
+        with style.styled():
+            assert mpl.rcParams["font.size"] == style.STYLE["font.size"]
+    assert dict(mpl.rcParams) == before
+
+
+def test_curves_stay_apart_in_grey():
+    looks = [style.look(number) for number in range(35)]
+    assert len({(str(one.dash), one.marker) for one in looks}) == 35
+    assert len({str(one.dash) for one in looks[:5]}) == 5
+
+
+# Machado, Oliveira & Fernandes 2009, severity 1.0, on linear RGB
+DEFICIENCIES = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+@pytest.mark.parametrize("kind", DEFICIENCIES)
+def test_the_first_colours_stay_apart_for_everybody(kind):
+    linear = np.array([to_rgb(colour) for colour in style.PALETTE[:4]]) ** 2.2
+    seen = np.clip(linear @ np.array(DEFICIENCIES[kind]).T, 0, 1) ** (1 / 2.2)
+    distances = [np.linalg.norm(a - b) for place, a in enumerate(seen) for b in seen[:place]]
+    assert min(distances) > 0.15
+
+
+@pytest.mark.parametrize(
+    "name", ["costs $5 or $6", "_hidden", "a_b^c{d", "λ → ∞ 値", "x" * 500, "two\nlines", "\\frac"]
+)
+def test_odd_names_are_drawn_as_they_are(tmp_path, name):
+    rows = pd.concat([swept(values=(name, "other with a name that does not fit beside"))], ignore_index=True)
+    paths = figures.save(figures.convergence(rows), tmp_path, "odd")
+    svg = paths[1].read_text(encoding="utf-8")
+    shown = " ".join(name.split())
+    assert (shown if len(shown) <= style.LONGEST else shown[: style.LONGEST - 1] + "…") in svg.replace("\u200a", "")
+
+
+def test_a_metric_that_is_nowhere_a_number_is_told():
+    rows = frame("learning")
+    with pytest.raises(UserError, match="nowhere a number"):
+        figures.convergence(rows.assign(value=float("nan")))
+    with pytest.raises(UserError, match="no layer has the metric"):
+        figures.convergence(rows.iloc[:0])
+
+
+def test_a_value_that_is_missing_leaves_a_gap_in_the_runs_only():
+    rows = frame("learning", runs=2)
+    rows.loc[(rows["run"] == 1) & (rows["cycle"] == 10) & (rows["metric"] == "error.mean"), "value"] = float("nan")
+    found = numbers.curves(rows)
+    assert found["runs"].tolist() == [2, 1, 2, 2]
+    assert found["mean"][1] == pytest.approx(expected(1, 0.5)[1] + 0.1)
+
+
+def test_names_at_the_ends_move_as_little_as_may_be():
+    assert curves.apart([0.1, 0.5]) == [0.1, 0.5]
+    near = curves.apart([0.5, 0.5, 0.5])
+    assert near == pytest.approx([0.5 - curves.LINE_HEIGHT, 0.5, 0.5 + curves.LINE_HEIGHT])
+    assert min(curves.apart([0.0, 0.0, 0.0, 0.01])) == 0
+
+
+# What a scenario asks for
+
+
+def pointed(**columns):
+    """A log of two layers at points of a sweep, one for each place of the columns; values are 1, 2, … and 10 more."""
+    size = len(next(iter(columns.values())))
+    rows = [
+        (run, 3, layer, f"{metric}.mean", float(place + 1) + 10 * (layer == "b"), *(c[place] for c in columns.values()))
+        for run in (1, 2)
+        for layer in "ab"
+        for metric in ("error", "local_error")
+        for place in range(size)
+    ]
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value", *columns])
+
+
+def heights(ax):
+    """The lines of all panels of a figure: name and heights."""
+    panels = [panel for panel in ax.figure.axes if panel.get_visible()]
+    return [{bar.get_label(): list(bar.lines[0].get_ydata()) for bar in panel.containers} for panel in panels]
+
+
+def test_only_the_layer_that_is_asked_for_is_drawn():
+    plot = PlotConfig(kind="lines", x="x", lines="case", metric="error", layer="b")
+    rows = pointed(x=[1.0, 2.0], case=["one", "one"])
+    assert heights(figures.of(plot, rows)) == [{"one": [11.0, 12.0]}]
+    with pytest.raises(UserError, match="no layer is called “c”"):
+        figures.of(PlotConfig(layer="c"), rows)
+
+
+def test_several_metrics_or_layers_are_lines_of_their_own():
+    rows = pointed(x=[1.0, 2.0])
+    several = PlotConfig(kind="lines", x="x", lines="metric", metric=("error", "local_error"), layer="a")
+    assert heights(figures.of(several, rows)) == [{"error": [1.0, 2.0], "local error": [1.0, 2.0]}]
+    layers = PlotConfig(kind="lines", x="x", lines="layer", metric="error")
+    assert heights(figures.of(layers, rows)) == [{"a": [1.0, 2.0], "b": [11.0, 12.0]}]
+    with pytest.raises(UserError, match="no layer has the metric “auc”"):
+        figures.of(PlotConfig(kind="lines", x="x", lines="metric", metric=("error", "auc")), rows)
+    with pytest.raises(ValueError, match="several of them need"):
+        PlotConfig(kind="lines", x="x", lines="case", metric=("error", "auc"))
+
+
+def test_a_key_that_goes_with_those_shown_makes_no_panels():
+    rules = {"rule": ["right", "right", "wrong", "wrong"], "goes_with_rule": [1, 1, 2, 2]}
+    found = figures.lines(figures.only(pointed(x=[1.0, 2.0] * 2, **rules), "a"), "x", "rule", "error")
+    assert heights(found) == [{"right": [1.0, 2.0], "wrong": [3.0, 4.0]}]
+
+
+def test_a_line_looks_the_same_in_all_panels_and_the_key_names_those_of_all():
+    columns = {"panel": ["p", "p", "q", "q"], "rule": ["a", "a", "b", "b"]}
+    rows = figures.only(pointed(x=[1.0, 2.0] * 2, **columns, also=[1, 2, 1, 2]), "a")
+    rows = pd.concat([rows, rows[rows["panel"] == "p"].assign(rule="b", value=9.0)])
+    ax = figures.lines(rows.drop(columns="also"), "x", "rule", "error")
+    looks = {}
+    for panel in ax.figure.axes:
+        for bar in panel.containers:
+            looks.setdefault(bar.get_label(), set()).add(to_rgb(bar.lines[0].get_color()))
+    assert {name: len(colours) for name, colours in looks.items()} == {"a": 1, "b": 1}
+    assert [text.get_text() for text in ax.figure.legends[0].get_texts()][:2] == ["a", "b"]
+
+
+def test_a_notebooks_backend_that_becomes_interactive_with_its_first_figure_stays_so(tmp_path):
+    backend = "import matplotlib\nfrom matplotlib.backends.backend_agg import *\nmatplotlib.interactive(True)\n"
+    (tmp_path / "waking.py").write_text(backend)
+    code = """if True:
+        import matplotlib
+        from golfsim import plot
+        from golfsim.report.style import panel
+        with plot.styled():
+            panel(None)
+        print(matplotlib.is_interactive())
+    """
+    where = os.environ | {"MPLBACKEND": "module://waking", "PYTHONPATH": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", code], env=where, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "True"

@@ -1,0 +1,228 @@
+"""Figures of the end of runs over a sweep."""
+
+import math
+
+import matplotlib as mpl
+import matplotlib.pyplot
+import numpy as np
+import pandas as pd
+import pytest
+
+from golfsim.core.errors import UserError
+from golfsim.report import figures, grids, numbers, style
+from golfsim.scenario.tables import PlotConfig
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    mpl.use("Agg")
+    yield
+    mpl.pyplot.close("all")
+
+
+def log(points, runs=3, layers=("learning",), metrics=("accuracy",), extra=()):
+    """A log with one cycle before the last: a value is that of its point, plus 0.01 a run, plus 0.1 a layer."""
+    rows = []
+    for point, value in points:
+        for run in range(1, runs + 1):
+            for number, layer in enumerate(layers):
+                for metric in metrics:
+                    own = value + 0.01 * (run - 2) + 0.1 * number
+                    for cycle, name, what in ((1, "mean", -1.0), (9, "mean", own), (9, "std", 0.05)):
+                        rows.append(
+                            point
+                            | {"run": run, "cycle": cycle, "layer": layer, "metric": f"{metric}.{name}", "value": what}
+                        )
+                for name, what in extra:
+                    rows.append(point | {"run": run, "cycle": 9, "layer": "published", "metric": name, "value": what})
+    return pd.DataFrame(rows)
+
+
+def grid(sets=("a",)):
+    values = [(e, b) for e in (1.0, 10.0, math.inf) for b in (1, 5)]
+    return [
+        ({"p.epsilon": e, "n.batch": b, "data.set": s}, 0.3 + 0.1 * place)
+        for s in sets
+        for place, (e, b) in enumerate(values)
+    ]
+
+
+def test_a_map_has_the_mean_over_runs_of_the_last_cycle_and_infinity_on_top():
+    table = grids.grid(log(grid()), "p.epsilon", "n.batch", "accuracy")
+    assert list(table.index) == [math.inf, 10, 1]
+    np.testing.assert_allclose(table.to_numpy(), [[0.7, 0.8], [0.5, 0.6], [0.3, 0.4]])
+    ax = grids.heatmap(log(grid()), "p.epsilon", "n.batch")
+    np.testing.assert_allclose(ax.images[0].get_array(), table.to_numpy())
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["∞", "10", "1"]
+    assert sorted(text.get_text() for text in ax.texts) == ["0.30", "0.40", "0.50", "0.60", "0.70", "0.80"]
+
+
+def test_other_keys_and_layers_get_panels_and_are_not_averaged():
+    rows = log(grid(sets=("a", "b")), layers=("x", "y"))
+    ax = grids.heatmap(rows, "p.epsilon", "n.batch")
+    panels = [panel for panel in ax.figure.axes if panel.images]
+    assert [panel.get_title() for panel in panels] == ["x, a", "y, a", "x, b", "y, b"]
+    tops = {panel.get_title(): float(panel.images[0].get_array()[0, 0]) for panel in panels}
+    assert tops["x, a"] == pytest.approx(0.7)
+    assert tops["y, a"] == pytest.approx(0.8)
+
+
+def test_a_cell_without_a_run_stays_empty():
+    ax = grids.heatmap(log(grid()[:-1]), "p.epsilon", "n.batch")
+    assert len(ax.texts) == 5
+
+
+def test_lines_have_the_interval_of_the_mean_and_infinity_a_step_beyond():
+    ax = grids.lines(log(grid()), "p.epsilon", "n.batch")
+    line = ax.containers[0].lines[0]
+    np.testing.assert_allclose(line.get_xdata().astype(float), [1, 10, 25])
+    np.testing.assert_allclose(line.get_ydata().astype(float), [0.3, 0.5, 0.7])
+    (bars,) = ax.containers[0].lines[2]
+    half = 4.302652729911275 * 0.01 / math.sqrt(3)
+    low, high = bars.get_segments()[0][:, 1]
+    assert (high - low) / 2 == pytest.approx(half)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "10", "∞"]
+
+
+def test_privacy_and_utility_share_the_axis_of_epsilon():
+    extra = [("label.linear", 0.9), ("label.base", 0.6), ("label.sum", 0.7)]
+    ax = grids.privacy_utility(log(grid(), extra=extra), by="n.batch")
+    above, beneath = ax.figure.axes
+    assert above is ax
+    np.testing.assert_allclose(above.containers[1].lines[0].get_ydata().astype(float), [0.4, 0.6, 0.8])
+    np.testing.assert_allclose(beneath.containers[1].lines[0].get_ydata().astype(float), 0.9)
+    assert beneath.get_xlabel() == "ε"
+    assert any(np.allclose(line.get_ydata(), 0.6) and len(line.get_ydata()) == 2 for line in beneath.lines)
+    assert len(grids.privacy_utility(log(grid()), by="n.batch").figure.axes) == 1
+
+
+def test_cases_are_lines_unless_another_key_is_asked_for():
+    rows = log([({"case": case, "p.epsilon": e}, 0.5) for case in ("one", "other") for e in (1.0, 10.0)])
+    for ax in (grids.privacy_utility(rows), grids.lines(rows, "p.epsilon")):
+        assert len(ax.figure.axes) == 1
+        assert [bars.get_label() for bars in ax.containers] == ["one", "other"]
+
+
+def test_lines_look_as_the_same_curves_do_elsewhere_whatever_else_the_log_holds():
+    rows = log([({"p.epsilon": e}, 0.5) for e in (1.0, 10.0)], layers=("x", "y"))
+    other = rows.assign(layer="below", metric="sent")
+    ax = grids.lines(pd.concat([other, rows]), "p.epsilon", "layer")
+    assert [bars.lines[0].get_color() for bars in ax.containers] == [style.look(0).colour, style.look(1).colour]
+
+
+def test_an_axis_of_shares_ends_at_one_though_an_interval_goes_on():
+    rows = log([({"p.epsilon": e}, 0.98) for e in (1.0, 10.0)])
+    rows.loc[rows["run"] == 1, "value"] = 0.2
+    ax = grids.lines(rows, "p.epsilon")
+    low, high = ax.get_ylim()
+    assert -0.05 < low < 0.2
+    assert 0.98 < high < 1.05
+    assert ax.containers[0].lines[2][0].get_segments()[0][:, 1].max() > 1.5
+
+
+def test_without_an_epsilon_in_the_sweep_the_key_is_asked_for():
+    rows = log([({"n.batch": b}, 0.5) for b in (1, 2)])
+    with pytest.raises(UserError, match="varies no ε"):
+        grids.privacy_utility(rows)
+    with pytest.raises(UserError, match="varies no size"):
+        grids.learning_curve(rows)
+
+
+def test_a_learning_curve_runs_over_the_size_that_varies():
+    rows = log([({"data.train": n}, 1 / n) for n in (10, 100, 1000)], metrics=("error",))
+    ax = grids.learning_curve(rows)
+    assert list(ax.containers[0].lines[0].get_xdata()) == [10, 100, 1000]
+    assert ax.get_xscale() == "log"
+    assert ax.get_ylabel() == "0-1 error on the test set"
+
+
+def test_where_points_have_different_numbers_of_runs_the_legend_says_so():
+    rows = log([({"g.group": g}, 0.1 * g) for g in (10, 2, 5)], metrics=("error",))
+    ax = grids.bars(rows[(rows["g.group"] != 5) | (rows["run"] < 3)], "g.group")
+    assert "95 % interval of the mean, 2 to 3 runs" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_bars_have_the_interval_and_the_spread_of_nodes():
+    rows = log([({"g.group": g}, 0.1 * g) for g in (10, 2, 5)], layers=("local", "group"), metrics=("error",))
+    ax = grids.bars(rows, "g.group")
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["2", "5", "10"]
+    spread, mean = ax.containers[:2]
+    assert sorted(mean.lines[0].get_ydata()) == pytest.approx([0.2, 0.5, 1.0])
+    low, high = spread.lines[2][0].get_segments()[0][:, 1]
+    assert (high - low) / 2 == pytest.approx(0.05)
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["local", "group", "95 % interval of the mean, 3 runs", "± standard deviation over nodes"]
+
+
+def test_ticks_that_would_run_into_each_other_are_left_out():
+    ticks = [1.0, 1.05, 50.0, 100.0]
+    kept = grids.thinned(ticks, {t: t for t in ticks}, log=False)
+    assert kept[-1] == 100
+    assert len(kept) == 3
+
+
+@pytest.mark.parametrize("kind", ["lines", "bars", "privacy-utility"])
+def test_a_scenario_can_ask_for_the_picture(kind):
+    rows = log([({"p.epsilon": e, "case": c}, 0.5) for e in (1.0, 2.0) for c in "ab"])
+    plot = PlotConfig(kind=kind, x="p.epsilon", lines="case")
+    assert figures.of(plot, rows).get_ylabel() == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("keys", "about"),
+    [
+        ({"kind": "bars"}, "x: belongs"),
+        ({"kind": "lines", "x": "a"}, "lines: belongs"),
+        ({"kind": "heatmap", "rows": "a"}, "columns: belongs"),
+        ({"kind": "convergence", "lines": "a"}, "lines: belongs"),
+        ({"kind": "privacy-utility", "x": "a", "rows": "b"}, "rows: belongs"),
+    ],
+)
+def test_a_picture_has_the_keys_it_needs_and_no_others(keys, about):
+    with pytest.raises(ValueError, match=about):
+        PlotConfig(**keys)
+
+
+def test_without_a_second_key_bars_and_privacy_have_one_line():
+    assert PlotConfig(kind="bars", x="a").lines is None
+    assert numbers.last_means(log([({"a.b": 1}, 0.5), ({"a.b": 2}, 0.7)]), "accuracy", ["a.b"])[
+        "mean"
+    ].tolist() == pytest.approx([0.5, 0.7])
+
+
+def test_values_that_lie_close_get_colours_of_their_own_and_a_third_digit():
+    close = [({"p.epsilon": e, "n.batch": 1, "data.set": "a"}, v) for e, v in ((1.0, 0.152), (10.0, 0.171))]
+    ax = grids.heatmap(log(close, metrics=("error",)), "p.epsilon", "data.set", "error")
+    assert ax.images[0].get_clim() == pytest.approx((0.152, 0.171))
+    assert sorted(text.get_text() for text in ax.texts) == ["0.152", "0.171"]
+    far = grids.heatmap(log([*close, (close[0][0] | {"p.epsilon": 5.0}, 0.9)], runs=1), "p.epsilon", "data.set")
+    assert far.images[0].get_clim() == (0, 1)
+
+
+def test_words_say_what_they_are_values_of():
+    points = [
+        ({"p.epsilon": e, "group.trust": t, "data.set": s}, 0.5)
+        for e in (1000.0, 8000.0) for t in ("none", "all") for s in ("adult", "spambase")
+    ]  # fmt: skip
+    ax = grids.lines(log(points), "p.epsilon", "data.set")
+    assert [axes.get_title() for axes in ax.figure.axes] == ["trust: none", "trust: all"]
+    assert ax.figure.legends[0].get_title().get_text() == ""
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1000", "8000"]
+    other = grids.lines(log(points), "p.epsilon", "group.trust")
+    assert [axes.get_title() for axes in other.figure.axes] == ["adult", "spambase"]
+    assert other.figure.legends[0].get_title().get_text() == "trust"
+
+
+def test_several_errors_side_by_side_are_called_errors():
+    rows = log([({"nodes.records": n}, 0.5) for n in (10, 20)], metrics=("local_error", "error"))
+    plot = PlotConfig(kind="lines", x="nodes.records", lines="metric", metric=("local_error", "error"))
+    ax = figures.of(plot, rows)
+    assert ax.get_ylabel() == "0-1 error on the test set"
+    assert ax.get_xlabel() == "records a node"
+
+
+def test_a_key_has_as_many_columns_as_fit_beside_each_other():
+    names = ["logistic", "output", "a name that is nearly as long as one column"]
+    assert style.columns_for(names, 7.0) == 3
+    assert style.columns_for(names, 4.2) == 2
+    assert style.columns_for(names, 3.0) == 1

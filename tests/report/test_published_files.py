@@ -1,0 +1,100 @@
+"""What the papers found, as reports/published has it, can be compared with what the scenarios log."""
+
+import tomllib
+
+import pytest
+from helpers import HERE
+
+from golfsim.core.paths import shipped_scenarios
+from golfsim.protocol.learner import Learner
+from golfsim.protocol.records import RawRecords
+from golfsim.scenario.model import Scenario
+from golfsim.scenario.sweep import points
+
+FOLDER = HERE.parent / "reports" / "published"
+FILES = sorted(FOLDER.rglob("*.toml"))
+EACH = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+
+KINDS = {
+    "falls-with": {"x", "by", "slack"},
+    "rises-with": {"x", "by", "slack"},
+    "flat-within": {"x", "within"},
+    "below": {"left", "right"},
+    "alike": {"left", "right", "within"},
+    "best-at": {"x", "low", "high"},
+    "between": {"low", "high"},
+}
+OF_GROUPS = {"local_error", "aggregated_error"}
+PLAIN = {"error", "accuracy", "auc", "f1", "age"}
+OF_ANONML = {"p", "q", "rms.expected.mean", "rms.measured.mean"}
+
+
+def items(file):
+    return tomllib.loads(file.read_text())["item"]
+
+
+def selections(item):
+    """(where, layer, metric) of all that an item selects."""
+    for value in item.get("value", ()):
+        yield value["where"], value["layer"], value["metric"]
+    for check in (claim["check"] for claim in item.get("claim", ()) if "check" in claim):
+        for side in [check[name] for name in ("left", "right") if name in check] or [{}]:
+            where = check.get("where", {}) | side.get("where", {})
+            yield where, side.get("layer", check.get("layer")), side.get("metric", check.get("metric"))
+
+
+def test_all_four_sources_are_there():
+    assert [file.stem for file in FILES] == ["a15", "c17", "h17", "v20"]
+
+
+@EACH
+def test_a_source_says_what_it_is_and_every_item_has_a_name_of_its_own(file):
+    source = tomllib.loads(file.read_text())["source"]
+    assert set(source) == {"id", "title", "authors", "year"}
+    names = [item["id"] for item in items(file)]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith(source["id"]) for name in names)
+
+
+@EACH
+def test_an_item_has_a_scenario_and_something_to_compare(file):
+    for item in items(file):
+        assert item["what"], item["id"]
+        assert item.get("value") or item.get("claim"), item["id"]
+        assert item["scenario"] in shipped_scenarios(), item["id"]
+
+
+@EACH
+def test_a_check_is_of_a_known_kind_and_has_its_keys(file):
+    for item in items(file):
+        for claim in item.get("claim", ()):
+            assert claim["text"], item["id"]
+            check = claim.get("check", {"kind": "below", "left": {}, "right": {}})
+            missing = KINDS[check["kind"]] - set(check)
+            assert not missing, (item["id"], claim["text"])
+
+
+@EACH
+def test_a_selection_names_columns_values_layers_and_metrics_that_the_scenario_has(file):
+    for item in items(file):
+        if item["scenario"] not in shipped_scenarios():
+            continue
+        found = points(Scenario.load(item["scenario"]))
+        for where, layer, metric in selections(item):
+            chosen = [point for point in found if all(point.values.get(key) == where[key] for key in where)]
+            assert chosen, (item["id"], where)
+            for point in chosen:
+                stack = point.scenario.stack(1, RawRecords.stand_in())
+                assert isinstance(stack[layer], Learner), (item["id"], layer)
+                assert known(metric, stack[layer], point.scenario), (item["id"], metric)
+
+
+def known(metric, layer, scenario):
+    """Whether a layer logs a metric, or the mean over nodes of it."""
+    name, _, rest = metric.partition(".")
+    if name == "confusion":
+        return "confusion" in scenario.observe.metrics and rest.startswith("actual_")
+    if type(layer).__name__ == "AnonML" and metric in OF_ANONML:
+        return True
+    of_groups = name in OF_GROUPS and type(layer).__name__ == "GroupAggregation"
+    return (name in PLAIN or of_groups) and rest in ("", "mean", "std")

@@ -11,10 +11,11 @@ from pydantic import Field
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel, leaf
-from golfsim.core.rng import below, draw, unit
+from golfsim.core.rng import below, draw
 from golfsim.core.simd import prefetch
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import Noise, learn_in_place
+from golfsim.network.delivery import Wire, count, passes, reaches
 from golfsim.privacy.ledger import Budget
 from golfsim.protocol.base import Audited
 
@@ -46,13 +47,25 @@ def next_node(start, neighbour, pool, online, here, row, h):
 
 
 @kernel
-def hop(start, neighbour, pool, online, side, at, held, key, cycle, loss, path):
-    """Each token goes from node to node; path[walker, hop] is where it comes, −1 once it waits or is lost.
+def hop(start, neighbour, pool, online, wire, at, held, path):
+    """Move each token from node to node; a token that waits or is lost stops.
 
-    The graph has a row a node or, for a single hop, a row a walker: that of the node it is at. Notes in `held` who sent
-    a token that was lost. Returns how many messages were sent and lost.
+    Parameters
+    ----------
+    start, neighbour : int32 array
+        Who knows whom: one row per node or, for a single hop, one row per walker: that of the node it is at. No
+        entries: all nodes know the pool.
+    pool : int32 array
+        The online nodes.
+    online : bool array, [nodes]
+        Who is online.
+    wire : Wire
+        Decides which tokens arrive, and counts them; its key is also that of the draws of the next node.
+    at, held : int32 array, [walkers]
+        The node that has each token, or −1; and the node that sent a token that was lost. Changed in place.
+    path : int32 array, [walkers, hops]
+        Filled with the nodes that each token comes to, −1 once it stops.
     """
-    sent = lost = 0
     path[:] = -1
     for walker in range(at.size):
         for step in range(path.shape[1]):
@@ -60,31 +73,37 @@ def hop(start, neighbour, pool, online, side, at, held, key, cycle, loss, path):
             if here < 0 or not online[here]:
                 break
             row = walker if path.shape[1] == 1 else here
-            there = next_node(start, neighbour, pool, online, here, row, draw(key, cycle, walker, 2 * step))
+            there = next_node(start, neighbour, pool, online, here, row, draw(wire.key, wire.cycle, walker, 2 * step))
             if there < 0:
                 break
-            sent += 1
-            cut = side.size > 0 and side[here] != side[there]
-            if cut or unit(draw(key, cycle, walker, 2 * step + 1)) < loss:
-                lost += 1
+            if not count(wire, passes(wire, here, there, draw(wire.key, wire.cycle, walker, 2 * step + 1))):
                 held[walker] = here
                 at[walker] = LOST
                 break
             at[walker] = there
             path[walker, step] = there
-    return sent, lost
 
 
 @kernel
-def arrive(online, side, at, to, due, held, cycle, path):
-    """Tokens that are due arrive unless their receiver is offline or behind a cut: how many came, and were lost."""
+def arrive(wire, at, to, due, held, path):
+    """Deliver the tokens that are due, and return how many came and how many were lost.
+
+    Parameters
+    ----------
+    wire : Wire
+        Decides which tokens reach their receivers.
+    at, to, due, held : int32 array, [walkers]
+        The node that has each token; where a token in transit goes; when it is due; who sent it. −1: none.
+    path : int32 array, [walkers, 1]
+        Filled with the node that each token comes to, or −1.
+    """
     came = lost = 0
     path[:] = -1
     for walker in range(at.size):
-        if to[walker] >= 0 and due[walker] <= cycle:
+        if to[walker] >= 0 and due[walker] <= wire.cycle:
             there = to[walker]
             to[walker] = LOST
-            if online[there] and (side.size == 0 or side[held[walker]] == side[there]):
+            if reaches(wire, held[walker], there):
                 at[walker] = there
                 path[walker, 0] = there
                 came += 1
@@ -94,26 +113,31 @@ def arrive(online, side, at, to, due, held, cycle, path):
 
 
 @kernel
-def depart(start, neighbour, pool, online, side, at, to, held, key, cycle, loss):
-    """Tokens that are held by an online node set out to a neighbour: how many were sent, how many were lost at once.
+def depart(start, neighbour, pool, online, wire, at, to, held):
+    """Send the tokens of online nodes to neighbours; the arguments are those of `hop` and `arrive`.
 
-    The graph has a row a walker.
+    Parameters
+    ----------
+    start, neighbour : int32 array
+        Who knows whom, one row per walker: that of the node it is at. No entries: all nodes know the pool.
+    pool : int32 array
+        The online nodes.
+    online : bool array, [nodes]
+        Who is online.
+    wire : Wire
+        Decides which tokens are lost, and counts them; its key is also that of the draws of the next node.
+    at, to, held : int32 array, [walkers]
+        The node that has each token; where a token in transit goes; who sent it. −1: none. Changed in place.
     """
-    sent = lost = 0
     for walker in range(at.size):
         here = at[walker]
         if here >= 0 and online[here]:
-            there = next_node(start, neighbour, pool, online, here, walker, draw(key, cycle, walker, 0))
+            there = next_node(start, neighbour, pool, online, here, walker, draw(wire.key, wire.cycle, walker, 0))
             if there >= 0:
-                sent += 1
                 held[walker] = here
                 at[walker] = LOST
-                cut = side.size > 0 and side[here] != side[there]
-                if cut or unit(draw(key, cycle, walker, 1)) < loss:
-                    lost += 1
-                else:
+                if count(wire, passes(wire, here, there, draw(wire.key, wire.cycle, walker, 1))):
                     to[walker] = there
-    return sent, lost
 
 
 @kernel
@@ -215,9 +239,7 @@ class Walk(Descent[C]):
         if world.transport.longest:
             self._walk_slowly(world, path)
         else:
-            loss = world.transport.loss
-            sent, lost = hop(*self._graph(world), self.at, self.held, self._hop_key, world.cycle, loss, path)
-            self._count(world, sent, sent - lost, lost)
+            hop(*self._graph(world), self._wire(world), self.at, self.held, path)
         return path
 
     def _graph(self, world: World) -> tuple[NDArray[Any], ...]:
@@ -227,22 +249,21 @@ class Walk(Descent[C]):
         nothing = np.empty(0, np.int32)
         start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
         pool = np.flatnonzero(world.online).astype(np.int32)
-        return start, neighbour, pool, world.online, world.transport.side()
+        return start, neighbour, pool, world.online
+
+    def _wire(self, world: World) -> Wire:
+        """Return the delivery rule; tokens are drawn by walker, not by node, under a key of their own."""
+        return world.transport.wire(self, "token", self._message_bytes)._replace(key=self._hop_key)
 
     def _walk_slowly(self, world: World, path: NDArray[np.int32]) -> None:
         """Tokens take time: those that are due arrive, and all that a node holds set out again."""
         transport = world.transport
-        came, lost = arrive(world.online, transport.side(), self.at, self.to, self.due, self.held, world.cycle, path)
+        came, lost = arrive(transport.reach(), self.at, self.to, self.due, self.held, path)
         before = self.to.copy()
-        sent, more = depart(
-            *self._graph(world), self.at, self.to, self.held, self._hop_key, world.cycle, transport.loss
-        )
+        depart(*self._graph(world), self._wire(world), self.at, self.to, self.held)
         new = np.flatnonzero((self.to != LOST) & (before == LOST)).astype(np.int32)
         self.due[new] = world.cycle + transport.lags(self, "token", new)
-        self._count(world, sent, came, lost + more)
-
-    def _count(self, world: World, sent: int, delivered: int, lost: int) -> None:
-        world.transport.count(self, sent=sent, delivered=delivered, lost=lost, size=self._message_bytes)
+        transport.count(self, sent=0, delivered=came, lost=lost)
 
     def _tours(self, world: World) -> NDArray[np.int32]:
         """The next nodes of each walker's tour over all nodes; those that are offline are left out."""
@@ -257,7 +278,7 @@ class Walk(Descent[C]):
                 self.toured[walker] += part.size
                 filled += part.size
         sent = int((path >= 0).sum())
-        self._count(world, sent, sent, 0)
+        world.transport.count(self, sent=sent, delivered=sent, lost=0, size=self._message_bytes)
         return path
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:

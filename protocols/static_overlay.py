@@ -35,7 +35,7 @@ def choose_neighbour(start, neighbour, nodes, online, cycle, key, k, oracle, pee
                 count += online[neighbour[place]]
         peer[e] = -1
         if count > 0:
-            left = below(draw(key, cycle, i, k), count)
+            left = below(draw(key, cycle, i, k[e if k.size > 1 else 0]), count)
             for place in range(start[i], start[i + 1]):
                 if not oracle or online[neighbour[place]]:
                     if left == 0:
@@ -101,10 +101,15 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             edges = self._labelled_edges(world)
         self._start, self._neighbour = _rows(edges, world.nodes)
 
-    def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
+    def choose(
+        self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
+    ) -> NDArray[np.int32]:
         """A random neighbour of each node."""
+        nodes, numbers = self.numbers(world, nodes, k)
         peer = np.empty(nodes.size, np.int32)
-        choose_neighbour(self._start, self._neighbour, nodes, world.online, world.cycle, key, k, self._oracle, peer)
+        choose_neighbour(
+            self._start, self._neighbour, nodes, world.online, world.cycle, key, numbers, self._oracle, peer
+        )
         return peer
 
     def links(self, world: World) -> csr_array:

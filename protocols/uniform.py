@@ -20,13 +20,16 @@ class Uniform(Overlay[LayerConfig]):
     Config = LayerConfig
     accepts = frozenset({"loss", "delay", "partition"})
 
-    def choose(self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int = 0) -> NDArray[np.int32]:
+    def choose(
+        self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
+    ) -> NDArray[np.int32]:
         """A random online node other than the one that asks."""
+        nodes, numbers = self.numbers(world, nodes, k)
         peer = np.empty(nodes.size, np.int32)
         if 1 < world.nodes == world.order.size:
-            choose_from_all(nodes, world.nodes, world.cycle, key, k, peer)
+            choose_from_all(nodes, world.nodes, world.cycle, key, numbers, peer)
         else:
-            choose_from_pool(nodes, np.sort(world.order), world.cycle, key, k, peer)
+            choose_from_pool(nodes, np.sort(world.order), world.cycle, key, numbers, peer)
         return peer
 
     def links(self, world: World) -> None:

@@ -12,8 +12,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from entries import ENTRIES, GOLF, GROUPS, LOCAL, PEERS, VIEWS, accepted, scenario
 from helpers import finished, known_state, learning_tree
-from test_contract import ENTRIES, GOLF, GROUPS, LOCAL, PEERS, VIEWS, accepted, scenario
 
 from golfsim.core.kernels import TARGET
 

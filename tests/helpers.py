@@ -1,7 +1,9 @@
 """Small scenarios, worlds and layers to test with."""
 
 import copy
+import io
 import sys
+import tarfile
 from pathlib import Path
 
 import numba
@@ -21,6 +23,8 @@ HERE = Path(__file__).parent
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="too large for kernels that are not compiled")
 
+HEAVY = {"numba", "pandas", "matplotlib", "seaborn", "scipy", "sklearn", "pyarrow", "networkx"}  # slow to import
+ERROR = 5e-4  # the probability that an audit of a right mechanism fails, for another seed
 # χ² and Kolmogorov–Smirnov tests fail below this p-value: one in a thousand right programs, for another seed.
 ALPHA = 1e-3
 
@@ -148,3 +152,14 @@ def p_of_chi_square(counts, expected=None):
     from scipy.stats import chisquare
 
     return chisquare(np.ravel(counts), None if expected is None else np.ravel(expected)).pvalue
+
+
+def archive_of(*members):
+    """An archive of (header, content) pairs."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    file.seek(0)
+    return tarfile.open(fileobj=file)

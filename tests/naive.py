@@ -79,6 +79,13 @@ def uniform(h):
     return ((int(h) >> 12) + 0.5) * 2.0**-52
 
 
+def arrives(key, cycle, src, dst, drawn_by, k, loss, online, side):
+    """Whether a message arrives: not lost by chance, its receiver online, and no cut in between."""
+    lost = uniform(draw(key, cycle, drawn_by, 2 * k)) < loss
+    cut = len(side) > 0 and side[src] != side[dst]
+    return not lost and not cut and bool(online[dst])
+
+
 def below(h, n):
     """An integer in [0, n)."""
     return int((int(h) >> 11) * 2.0**-53 * n)

@@ -13,6 +13,7 @@ from golfsim.core.kernels import kernel
 from golfsim.core.rng import below, draw
 from golfsim.core.simd import dot, prefetch
 from golfsim.protocol.base import find
+from golfsim.protocol.views import random_views
 
 AHEAD = 8  # events
 KEY = np.uint64(1)
@@ -76,6 +77,6 @@ def newscast(nodes: int, view: int) -> Callable[[], None]:
             views[j, 0] = descriptor(now, i)
 
     views, everyone = np.full((nodes, view), -1, np.int64), np.arange(nodes, dtype=np.int32)
-    module.random_views(views, everyone, everyone, KEY, 1)
+    random_views(views, everyone, everyone, 0, KEY, 1)
     pair, now = module.room(view), iter(range(2, 2**30))
     return lambda: cycle(views, everyone, next(now), pair)

@@ -78,7 +78,7 @@ def shipped(name: str) -> Path:
 
 def shipped_scenarios() -> dict[str, Path]:
     """The scenarios that come with golfsim, by name."""
-    return {path.stem: path for path in sorted(shipped("scenarios").rglob("*.toml"))}
+    return {path.stem: path for path in sorted(shipped("scenarios").rglob("*.toml"), key=lambda path: path.stem)}
 
 
 def scenario_file(file: str | Path) -> Path:

@@ -14,6 +14,7 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.simd import prefetch
 from golfsim.core.state import Stateful
 from golfsim.core.threads import over_ranges
+from golfsim.network.delivery import reaches
 from golfsim.network.transport import Named
 
 if TYPE_CHECKING:
@@ -59,14 +60,13 @@ def sort_by_due(slots, due, first, edges, out):
 
 
 @kernel
-def collect(slots, online, side, box_src, box_dst, free, count, kept):
+def collect(slots, wire, box_src, box_dst, free, count, kept):
     """Free the slots of messages that are due; one whose receiver is offline or behind a cut is lost."""
     n = 0
     for slot in slots:
         free[count] = slot
         count += 1
-        there = online.size == 0 or online[box_dst[slot]]
-        if there and (side.size == 0 or side[box_src[slot]] == side[box_dst[slot]]):
+        if reaches(wire, box_src[slot], box_dst[slot]):
             kept[n] = slot
             n += 1
     return n, count
@@ -174,7 +174,7 @@ class Mailbox(Stateful):
         self.collected = world.cycle
         kept = np.empty(slots.size, np.int32)
         n, self.free_count = collect(
-            slots, world.presence(), world.transport.side(), self.src, self.dst, self.free, self.free_count, kept
+            slots, world.transport.reach(), self.src, self.dst, self.free, self.free_count, kept
         )
         world.transport.count(self._layer, sent=0, delivered=n, lost=slots.size - n)
         return kept[:n], self.dst[kept[:n]]

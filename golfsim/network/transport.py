@@ -17,6 +17,7 @@ from golfsim.core.memory import available, readable
 from golfsim.core.rng import draw, unit
 from golfsim.core.settings import Settings, Share
 from golfsim.core.state import Stateful
+from golfsim.network.delivery import Wire, reach_all, send_all
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -26,28 +27,6 @@ class Named(Protocol):
     """Whoever sends messages: a layer, of which only the name is needed."""
 
     name: str
-
-
-SENT, DELIVERED, LOST, BYTES = range(4)
-
-
-@kernel
-def send_all(key, cycle, k, src, dst, online, at_once, loss, side, arrives):
-    """Which messages arrive: (how many were sent, how many were not lost). A message to another side is lost."""
-    sent = passed = 0
-    for e in range(dst.size):
-        j = dst[e]
-        passes = j >= 0
-        sent += passes
-        if passes and loss > 0:
-            passes = unit(draw(key, cycle, src[e], 2 * k[e if k.size > 1 else 0])) >= loss
-        if passes and side.size > 0:
-            passes = side[src[e]] == side[j]
-        if passes and at_once:
-            passes = online[j]
-        arrives[e] = passes
-        passed += passes
-    return sent, passed
 
 
 @kernel
@@ -173,11 +152,6 @@ class Transport(Stateful):
         """What messages may suffer."""
         return self._config.faults()
 
-    @property
-    def loss(self) -> float:
-        """The probability that a message is lost."""
-        return self._config.loss
-
     def attach(self, world: World) -> None:
         """Tell the transport which nodes there are."""
         self._world = world
@@ -246,15 +220,34 @@ class Transport(Stateful):
 
         `k` tells apart several messages of one kind that a node sends in one cycle: one number for all, or one each.
         """
-        world, key = self.world, self._key(layer, kind)
+        wire = self.wire(layer, kind, bytes_each)
         k = np.atleast_1d(np.asarray(k, np.int64))
         arrives = np.empty(dst.size, np.bool_)
+        send_all(wire, k, node_numbers(src, "src"), node_numbers(dst, "dst"), arrives)
+        return arrives, None if wire.at_once else self._lags(wire.key, src, k, arrives)
+
+    def wire(self, layer: Named, kind: str, bytes_each: int) -> Wire:
+        """Return the delivery rule for one kind of message in this cycle, for kernels that choose receivers as they go.
+
+        `golfsim.network.delivery.arrives` asks it inside a kernel, and counts the message.
+        """
         at_once = self.longest == 0
-        sent, passed = send_all(
-            key, world.cycle, k, src, dst, world.online, at_once, self._config.loss, self.side(), arrives
-        )
-        self.count(layer, sent=sent, delivered=passed if at_once else 0, lost=sent - passed, size=bytes_each)
-        return arrives, None if at_once else self._lags(key, src, k, arrives)
+        online = self.world.presence() if at_once else NOTHING
+        key, counts = self._key(layer, kind), self.counts[self._row[layer.name]]
+        return Wire(key, self.world.cycle, self._config.loss, online, self.side(), at_once, bytes_each, counts)
+
+    def reach(self) -> Wire:
+        """Return the rule for messages that were sent earlier and are due now: they are not lost by chance again."""
+        world = self.world
+        return Wire(np.uint64(0), world.cycle, 0.0, world.presence(), self.side(), True, 0, np.zeros(4, np.int64))
+
+    def deliver(self, layer: Named, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which of the messages that are due now reach their receivers, and count them."""
+        there = np.empty(dst.size, np.bool_)
+        reach_all(self.reach(), src, dst, there)
+        arrived = int(there.sum())
+        self.count(layer, sent=0, delivered=arrived, lost=dst.size - arrived)
+        return there
 
     def lags(self, layer: Named, kind: str, senders: NDArray[np.int32]) -> NDArray[np.int32]:
         """How many cycles messages sent now are under way; for layers whose senders are not nodes."""
@@ -266,15 +259,6 @@ class Transport(Stateful):
         lag = np.zeros(senders.size, np.int32)
         draw_lags(key, self.world.cycle, k, senders, wanted, self._shortest, self._cumulative, lag)
         return lag
-
-    def lost_on_the_way(self, layer: Named, kind: str, src: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which messages would be lost whatever their receiver, without entries where none can be.
-
-        For kernels that choose receivers as they go: such a one looks at `side` and counts for itself, see `count`.
-        """
-        if self._config.loss == 0:
-            return NOTHING
-        return rng.uniform(self._key(layer, kind), src, self.world.cycle) < self._config.loss
 
     def count(self, layer: Named, *, sent: int, delivered: int, lost: int, size: int = 0) -> None:
         """Add to a layer's counters; `size` is the bytes of each message sent."""
@@ -293,6 +277,15 @@ class Transport(Stateful):
 
     def _key(self, layer: Named, kind: str) -> np.uint64:
         return _key(self._seed, layer.name, kind)
+
+
+def node_numbers(nodes: Any, name: str) -> NDArray[np.int32]:
+    """Return node numbers as kernels take them; refuse what is no array of integers."""
+    array = np.asarray(nodes)
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        what = f"{name}: expected one node number per entry (int32); got {array.dtype} with {array.ndim} dimensions"
+        raise TypeError(what)
+    return np.asarray(array, np.int32)
 
 
 @cache

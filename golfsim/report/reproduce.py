@@ -109,7 +109,7 @@ def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | No
 def scenario_of(item: Item, quick: bool) -> Scenario:
     """An item's scenario, with its changes, and made small where that is asked for."""
     changes = [*item.changes, *(item.quick if quick else ())]
-    return Scenario.load(shipped_scenarios()[item.scenario], changes)
+    return Scenario.load(shipped_scenarios().get(item.scenario, Path(item.scenario)), changes)
 
 
 def judged(item: Item, frame: pd.DataFrame) -> Iterator[Judged]:

@@ -64,9 +64,7 @@ class Packets(Stateful):
         due = self.due <= world.cycle
         coming, leaving = (np.flatnonzero((self.status == what) & due) for what in (UNDER_WAY, HELD))
         src, dst = self._ends(coming, end)
-        side = world.transport.side()
-        there = world.online[dst] & ((side[src] == side[dst]) if side.size else True)
-        world.transport.count(self._layer, sent=0, delivered=int(there.sum()), lost=int((~there).sum()))
+        there = world.transport.deliver(self._layer, src, dst)
         self.status[coming[~there]] = LOST
         self._leave(world, leaving, end, opened)
         self._reach(world, coming[there], end, opened)

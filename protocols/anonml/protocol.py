@@ -315,10 +315,7 @@ class AnonML(Learner[AnonMLConfig]):
     def _read_answers(self, world: World) -> None:
         """Answers that are due arrive, unless the aggregator is offline or behind a cut."""
         nodes = np.flatnonzero((self.answer_due > self.turn) & (self.answer_due <= world.cycle)).astype(np.int32)
-        there, side = np.full(nodes.size, world.online[self.aggregator]), world.transport.side()
-        if side.size:
-            there &= side[nodes] == side[self.aggregator]
-        world.transport.count(self, sent=0, delivered=int(there.sum()), lost=int((~there).sum()))
+        there = world.transport.deliver(self, nodes, np.full(nodes.size, self.aggregator, np.int32))
         self.search.count(nodes[there], self.config.records.rows.x, self.record)
 
     # Packets

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import kernel, leaf
-from golfsim.core.rng import below, draw, unit
+from golfsim.core.rng import below, draw
 from golfsim.network.adversaries import HONEST, forge
+from golfsim.network.delivery import count, passes
 from golfsim.privacy.noise import add_gamma_norm, add_laplace, add_share_of_gamma_norm
 
 NOBODY = -1
@@ -18,13 +19,32 @@ Nodes = NDArray[np.int32]
 
 
 @kernel
-def join_over_views(order, start, neighbour, pool, able, online, side, size, key, cycle, loss, group_of):
-    """Nodes in acting order propose themselves as curators to those they know; returns messages sent and lost.
+def join_over_views(order, start, neighbour, pool, able, wire, size, key, group_of):
+    """Let nodes in acting order propose themselves as curators to the nodes that they know.
 
-    A proposal goes to random members of the view, one after the other, until enough have joined. Whoever is able and in
-    no group joins. A proposal or an answer that is lost brings nobody. Those of a group that stays too small are free.
+    A proposal goes to random members of the view, one after the other, until enough have joined. A node that is able
+    and in no group joins. If the proposal or the answer is lost, it does not. The members of a group that stays too
+    small are free again.
+
+    Parameters
+    ----------
+    order : int32 array
+        The online nodes in acting order.
+    start, neighbour : int64 array
+        Who knows whom: node i knows neighbour[start[i]] … neighbour[start[i+1]−1]. No entries: all know the pool.
+    pool : int64 array
+        The online nodes.
+    able : bool array, [nodes]
+        Who may be in a group.
+    wire : Wire
+        Decides which messages arrive, and counts them.
+    size : int
+        The number of members of a group, the curator included.
+    key : uint64
+        Of the draws.
+    group_of : int32 array, [nodes]
+        The curator of each node's group, or −1; changed in place.
     """
-    sent = lost = 0
     joined = np.empty(size, np.int32)
     view = np.empty(pool.size if start.size == 0 else np.diff(start).max(), np.int32)
     for i in order:
@@ -38,26 +58,20 @@ def join_over_views(order, start, neighbour, pool, able, online, side, size, key
         for place in range(known):
             if members == size:
                 break
-            other = place + below(draw(key, cycle, i, 3 * place), known - place)
+            other = place + below(draw(key, wire.cycle, i, 3 * place), known - place)
             view[place], view[other] = view[other], view[place]
             j = view[place]
             if j == i:
                 continue
-            sent += 1
-            cut = side.size > 0 and side[i] != side[j]
-            if cut or not online[j] or unit(draw(key, cycle, i, 3 * place + 1)) < loss:
-                lost += 1
+            if not count(wire, passes(wire, i, j, draw(key, wire.cycle, i, 3 * place + 1))):
                 continue
-            sent += 1
-            if unit(draw(key, cycle, i, 3 * place + 2)) < loss:
-                lost += 1
-            elif able[j] and group_of[j] < 0:
+            answered = count(wire, passes(wire, j, i, draw(key, wire.cycle, i, 3 * place + 2)))
+            if answered and able[j] and group_of[j] < 0:
                 joined[members] = j
                 members += 1
         if members == size:
             for e in range(members):
                 group_of[joined[e]] = i
-    return sent, lost
 
 
 @kernel

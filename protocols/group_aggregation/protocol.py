@@ -307,12 +307,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         nothing = np.empty(0, np.int64)
         start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
         graph = start.astype(np.int64), neighbour.astype(np.int64), np.flatnonzero(world.online)
-        transport = world.transport
-        sent, lost = join_over_views(
-            world.order, *graph, able, world.online, transport.side(), self.config.group, self.key("group"),
-            world.cycle, transport.loss, self.group_of,
-        )  # fmt: skip
-        transport.count(self, sent=sent, delivered=sent - lost, lost=lost, size=16)
+        wire = world.transport.wire(self, "proposal", 16)
+        join_over_views(world.order, *graph, able, wire, self.config.group, self.key("group"), self.group_of)
         return np.flatnonzero((self.group_of != NOBODY) & ~before).astype(np.int32)
 
     def _told(self, world: World, kind: str, src: Nodes, dst: Nodes, size: int) -> NDArray[np.bool_]:
@@ -501,8 +497,9 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.distance[node, place] = NOBODY
         on = distance < self.config.hops
         holders, model, distance = node[on].astype(np.int32), model[on].astype(np.int64), distance[on]
+        nth = np.arange(holders.size) - np.searchsorted(holders, holders)  # of the models that a node passes on
         for k in range(self.config.fanout):
-            peer = self.config.peers.choose(world, holders, self.key("gossip"), k)
+            peer = self.config.peers.choose(world, holders, self.key("gossip"), nth * self.config.fanout + k)
             number = np.arange(max(1, holders.size), dtype=np.int64) * self.config.fanout + k
             arrives, _ = world.transport.send(self, "gossip", holders, peer, self._model_bytes, number)
             self._receive(peer[arrives], model[arrives], (distance[arrives] + 1).astype(np.int16))

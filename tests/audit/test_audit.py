@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 import pytest
+from entries import ANONML, DATA, ENTRIES, GOLF, GROUPS, LOCAL, OUTPUT, PEERS
+from entries import scenario as contract_scenario
 from helpers import HERE, learning_tree, needs_jit, tree
-from test_contract import ANONML, DATA, ENTRIES, GOLF, GROUPS, LOCAL, OUTPUT, PEERS
-from test_contract import scenario as contract_scenario
 from typer.testing import CliRunner
 
 from golfsim.audit import auditing, bounds, neighbours, scores

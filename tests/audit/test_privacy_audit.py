@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers import HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit
+from helpers import ERROR, HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit
 
 from golfsim.audit import bounds
 from golfsim.learning.updates import LEARNERS, Rule
@@ -26,7 +26,7 @@ from protocols.regularised_erm import RegularisedErm
 
 pytestmark = needs_jit
 
-ERROR = 5e-4
+
 DRAWS = 100_000
 E1, E2 = np.eye(2, dtype=np.float32)
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from test_house import HEAVY
+from helpers import HEAVY
 
 from golfsim.cli import completion
 

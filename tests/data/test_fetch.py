@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import archive_of
 
 from golfsim.core.errors import UserError
 from golfsim.data import fetch as fetching
@@ -299,16 +300,6 @@ def test_a_susy_file_of_another_form_is_refused(server: Server, cache: Path, con
 
 
 # Packages
-
-
-def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> tarfile.TarFile:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as tar:
-        for info, content in members:
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    file.seek(0)
-    return tarfile.open(fileobj=file)
 
 
 def test_a_member_lands_where_we_say_whatever_else_the_archive_holds(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import naive
 import numpy as np
 import pytest
-from helpers import JIT, needs_jit
-from test_privacy_audit import ERROR
+from helpers import ERROR, JIT, needs_jit
 
 from golfsim.audit.bounds import limits
 from golfsim.core import rng as counters

@@ -25,12 +25,13 @@ from scipy import stats
 from golfsim.core.errors import UserError
 from golfsim.network import transport
 from golfsim.network.mailbox import Mailbox
+from golfsim.protocol.views import PEER, TIME
 from golfsim.runs.single import run as run_scenario
 from golfsim.scenario.model import Scenario
 from golfsim.sim import checkpoint
 from golfsim.sim.simulation import Simulation
 from protocols.golf import Golf
-from protocols.newscast import PEER, STAMP, Newscast
+from protocols.newscast import Newscast
 
 LAYER = SimpleNamespace(name="layer")
 VIEWS = {"name": "peers", "use": "newscast", "view": 6}
@@ -296,7 +297,7 @@ def test_the_mailboxes_of_all_layers_together_must_fit(monkeypatch):
 def assert_views_are_sound(views, now, online_ever):
     for node, view in enumerate(views):
         there = view[view >= 0]
-        peers, stamps = there & PEER, there >> STAMP
+        peers, stamps = there & PEER, there >> TIME
         assert (view[there.size :] == -1).all(), "descriptors stand at the front"
         assert (np.diff(stamps) <= 0).all(), "freshest first"
         assert np.unique(peers).size == peers.size, "nobody twice"
@@ -333,7 +334,7 @@ def test_newscast_keeps_its_books_and_sound_views_whatever_happens(nodes, view, 
 
 
 def plain_views(views):
-    return [[(int(word & PEER), int(word >> STAMP)) for word in view if word >= 0] for view in views]
+    return [[(int(word & PEER), int(word >> TIME)) for word in view if word >= 0] for view in views]
 
 
 def test_a_delayed_request_brings_the_senders_view_as_it_was_and_is_answered_with_the_receivers():
@@ -342,7 +343,7 @@ def test_a_delayed_request_brings_the_senders_view_as_it_was_and_is_answered_wit
 
     def words(*pairs):
         row = np.full(3, -1, np.int64)
-        row[: len(pairs)] = [(stamp << STAMP) | peer for peer, stamp in pairs]
+        row[: len(pairs)] = [(stamp << TIME) | peer for peer, stamp in pairs]
         return row
 
     layer.views[0] = words((1, 3))
@@ -384,14 +385,18 @@ def test_requests_and_answers_are_lost_separately(delay):
 
 def lose(what, world, monkeypatch):
     """Let all messages of one kind get lost, and no other."""
-    monkeypatch.setattr(world.transport, "lost_on_the_way", lambda layer, kind, src: np.full(src.size, kind == what))
+    wire = world.transport.wire
+    loss = {what: 1.0}
+    monkeypatch.setattr(
+        world.transport, "wire", lambda layer, kind, size: wire(layer, kind, size)._replace(loss=loss.get(kind, 0.0))
+    )
 
 
 def test_when_only_the_answer_is_lost_the_asked_node_has_learnt_and_the_asking_has_not(monkeypatch):
     world = at_cycle(make_world(4), 5)
     layer = make_layer(Newscast, world, view=3)
-    layer.views[0, 0] = (np.int64(3) << STAMP) | 1
-    layer.views[1, 0] = (np.int64(4) << STAMP) | 2
+    layer.views[0, 0] = (np.int64(3) << TIME) | 1
+    layer.views[1, 0] = (np.int64(4) << TIME) | 2
     world.order = np.array([0], np.int32)
     lose("answer", world, monkeypatch)
     layer.step(world)
@@ -404,7 +409,7 @@ def test_when_only_the_answer_is_lost_the_asked_node_has_learnt_and_the_asking_h
 def test_when_the_request_is_lost_nobody_has_learnt(monkeypatch):
     world = at_cycle(make_world(4), 5)
     layer = make_layer(Newscast, world, view=3)
-    layer.views[0, 0] = (np.int64(3) << STAMP) | 1
+    layer.views[0, 0] = (np.int64(3) << TIME) | 1
     world.order = np.array([0], np.int32)
     lose("request", world, monkeypatch)
     layer.step(world)
@@ -474,7 +479,7 @@ def test_no_view_crosses_a_cut(delay):
     crossed = set()
     for cycle in run:
         # Descriptors that were made since the cut began, or since it healed.
-        node, place = np.nonzero((views >= 0) & (views >> STAMP >= (4 if cycle <= 8 else 9)))
+        node, place = np.nonzero((views >= 0) & (views >> TIME >= (4 if cycle <= 8 else 9)))
         if (side[node] != side[views[node, place] & PEER]).any():
             crossed.add(cycle)
     assert not {cycle for cycle in crossed if 4 <= cycle <= 8}
@@ -541,7 +546,7 @@ def test_who_comes_back_during_a_cut_meets_nobody_behind_it():
     views = run.layers["peers"].views
     side = halves(run)
     for cycle in run:
-        fresh = (views >= 0) & (views >> STAMP == cycle)
+        fresh = (views >= 0) & (views >> TIME == cycle)
         node, place = np.nonzero(fresh & (cycle >= 4))
         assert (side[node] == side[views[node, place] & PEER]).all(), cycle
 

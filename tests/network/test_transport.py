@@ -182,11 +182,3 @@ def test_layers_are_counted_apart():
         "messages.under_way": 2,
         "bytes.sent": 14,
     }
-
-
-@pytest.mark.parametrize("loss", [0.0, 0.4])
-def test_kernels_that_choose_as_they_go_lose_the_same_share(loss):
-    world = at_cycle(make_world(5000, loss=loss), 2)
-    lost = world.transport.lost_on_the_way(LAYER, "request", world.order)
-    assert binomtest(int(lost.sum()), 5000, loss).pvalue > ALPHA
-    assert not (lost & ~world.transport.lost_on_the_way(LAYER, "request", world.order)).any()

@@ -70,7 +70,8 @@ def test_all_points_of_a_shipped_scenario_are_possible(file):
 @EACH
 def test_a_shipped_scenario_begins_with_its_claim(file):
     schema, *lines = file.read_text().splitlines()
-    assert schema == f"#:schema {scaffold.SCHEMA}"
+    up = "../" * (len(file.relative_to(FOLDER).parts) - 1)
+    assert schema == f"#:schema {up}{scaffold.SCHEMA}"
     assert lines[0].startswith("# ")
     assert any("Claim" in line for line in lines if line.startswith("#"))
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from entries import ANONML, CHURN, DATA, GOLF, GROUPS, LOCAL, OUTPUT, PEERS, VIEWS
 from helpers import assert_same_state, learning_tree, rows, simulation
-from test_contract import ANONML, CHURN, DATA, GOLF, GROUPS, LOCAL, OUTPUT, PEERS, VIEWS
 
 from golfsim.protocol.records import Published
 

@@ -24,6 +24,7 @@ from scipy import stats
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.network.adversaries import AdversaryConfig
+from golfsim.network.delivery import Wire
 from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.privacy.secure_sum import FRACTION
 from golfsim.protocol.records import RawRecords
@@ -150,11 +151,11 @@ def test_groups_over_views_are_those_of_the_reference(seed, size, loss, view, cu
     group_of = np.full(12, NOBODY, np.int32)
     neighbour = np.concatenate([np.empty(0, np.int64), *views])
     empty = side if cut else side[:0]
-    counts = join_over_views(
-        order, start, neighbour, everybody, able, online, empty, size, key, 3, loss, group_of
-    )  # fmt: skip
+    counts = np.zeros(4, np.int64)
+    wire = Wire(np.uint64(0), 3, loss, online, empty, True, 16, counts)
+    join_over_views(order, start, neighbour, everybody, able, wire, size, key, group_of)
     groups, sent, lost = naive.groups_over_views(order, views, able, online, side, size, key, 3, loss)
-    assert counts == (sent, lost)
+    assert counts.tolist() == [sent, sent - lost, lost, 16 * sent]
     found = {int(c): set(np.flatnonzero(group_of == c)) for c in set(group_of) - {NOBODY}}
     assert found == {c: set(members) for c, members in groups.items()}
 

@@ -5,10 +5,9 @@ import math
 import naive
 import numpy as np
 import pytest
-from helpers import ALPHA, JIT, needs_jit, p_of_chi_square
+from helpers import ALPHA, ERROR, JIT, needs_jit, p_of_chi_square
 from hypothesis import given
 from hypothesis import strategies as st
-from test_privacy_audit import ERROR
 
 from golfsim.audit.bounds import limits
 from golfsim.core import rng as counters

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from golfsim.core import rng as draws
+from golfsim.network.delivery import Wire
 from golfsim.network.transport import EVERYWHERE
-from protocols.newscast import Newscast, choose_from_views, exchange, random_views, room
+from golfsim.protocol.views import choose_from_views, random_views
+from protocols.newscast import Newscast, exchange, room
 
 KEY = draws.key(1, "peers", "exchange")
 NONE = -1
@@ -38,6 +40,17 @@ def some_views(rng, nodes, size, newest):
         stamps = np.sort(rng.integers(0, newest + 1, count))[::-1]
         views.append([(int(peer), int(stamp)) for peer, stamp in zip(peers, stamps, strict=True)])
     return views
+
+
+def wires(cycle, online, loss=0.0):
+    """The delivery rules of requests and answers."""
+    keys = (np.uint64(11), np.uint64(12))
+    return [Wire(key, cycle, loss, online, EVERYWHERE, True, 8, np.zeros(4, np.int64)) for key in keys]
+
+
+def lost_in(wire, order):
+    """Which messages of these senders the reference loses."""
+    return [naive.uniform(naive.draw(int(wire.key), wire.cycle, i, 0)) < wire.loss for i in order]
 
 
 def reference_cycle(views, order, online, now, liveness, size, request_lost, answer_lost):
@@ -71,19 +84,9 @@ def test_an_exchange_is_that_of_peersim(rng, size, liveness, loss):
     for now in range(4, 12):
         online = rng.random(nodes) < 0.7
         order = rng.permutation(np.flatnonzero(online)).astype(np.int32)
-        request_lost, answer_lost = rng.random((2, order.size)) < loss
-        counts = exchange(
-            table,
-            order,
-            online,
-            EVERYWHERE,
-            now,
-            KEY,
-            liveness == "oracle",
-            request_lost,
-            answer_lost,
-            room(table.shape[1]),
-        )
+        rules = wires(now, online, loss)
+        request_lost, answer_lost = (lost_in(wire, order) for wire in rules)
+        counts = exchange(table, order, *rules, KEY, liveness == "oracle", room(table.shape[1]))
         if not loss:
             expected, asked = naive.newscast_cycle(views, order, online, now, int(KEY), liveness, size)
             requests, arrived = sum(j >= 0 for j in asked), sum(j >= 0 and online[j] for j in asked)
@@ -108,8 +111,7 @@ def test_a_view_never_has_its_owner_or_a_peer_twice_and_is_sorted_by_stamp(seed,
         online = rng.random(nodes) < 0.8
         order = np.flatnonzero(online).astype(np.int32)
         before = table.copy()
-        lost = rng.random((2, order.size)) < loss
-        exchange(table, order, online, EVERYWHERE, now, KEY, oracle, lost[0], lost[1], room(table.shape[1]))
+        exchange(table, order, *wires(now, online, loss), KEY, oracle, room(table.shape[1]))
         assert (table[~online] == before[~online]).all()
         for i, row in enumerate(table):
             view = pairs(row)
@@ -124,9 +126,9 @@ def test_a_view_never_has_its_owner_or_a_peer_twice_and_is_sorted_by_stamp(seed,
 
 def test_both_partners_know_each_other_freshly_after_an_exchange():
     table = np.array([words([(1, 0), (2, 0)], 3), words([(3, 0)], 3), words([], 3), words([], 3)])
-    everyone, never = np.ones(4, np.bool_), np.zeros(1, np.bool_)
+    everyone = np.ones(4, np.bool_)
     key = next(np.uint64(k) for k in range(100) if naive.below(naive.draw(k, 5, 0, 0), 2) == 0)
-    exchange(table, np.array([0], np.int32), everyone, EVERYWHERE, 5, key, True, never, never, room(table.shape[1]))
+    exchange(table, np.array([0], np.int32), *wires(5, everyone), key, True, room(table.shape[1]))
     assert pairs(table[0])[0] == (1, 5)
     assert pairs(table[1])[0] == (0, 5)
     assert {peer for peer, _ in pairs(table[0])} == {1, 2, 3}
@@ -142,7 +144,7 @@ def test_choose_takes_a_random_entry_and_with_the_oracle_a_live_one(rng, oracle,
         online = rng.random(nodes) < 0.5
         asking = np.flatnonzero(online).astype(np.int32)
         peer = np.empty(asking.size, np.int32)
-        choose_from_views(table, asking, online, cycle, KEY, k, oracle, peer)
+        choose_from_views(table, asking, online, cycle, KEY, np.array([k]), oracle, peer)
         for i, j in zip(asking, peer.tolist(), strict=True):
             index = naive.below(naive.draw(KEY, cycle, i, k), len(views[i])) if views[i] else None
             if index is None:
@@ -187,7 +189,7 @@ def test_random_views_have_different_members_of_the_pool_and_as_many_as_there_ar
     rng = np.random.default_rng(seed)
     pool = np.flatnonzero(rng.random(nodes) < 0.7).astype(np.int32)
     views = np.full((nodes, size), 7, np.int64)
-    random_views(views, pool, pool, np.uint64(seed), 3)
+    random_views(views, pool, pool, 2, np.uint64(seed), 3)
     for i in range(nodes):
         if i not in pool:
             assert (views[i] == 7).all()
@@ -203,7 +205,7 @@ def test_random_views_are_uniform():
     pool, nodes = np.array([0, 1, 3, 4, 5], np.int32), np.array([3], np.int32)
     drawn, views = [], np.full((6, 2), NONE, np.int64)
     for cycle in range(1, 3601):
-        random_views(views, nodes, pool, KEY, cycle)
+        random_views(views, nodes, pool, 0, KEY, cycle)
         drawn.append(tuple(peer for peer, _ in pairs(views[3])))
     counts = [drawn.count(view) for view in set(drawn)]
     assert len(counts) == 4 * 3

@@ -281,9 +281,9 @@ def test_an_item_is_run_again_and_judged(tmp_path):
 
 
 def test_what_cannot_be_run_is_told_and_stops_nothing(tmp_path):
-    nowhere = Item("X1-1", "Table 1", "there_is_no_such_file.toml", "X1")
+    nowhere = Item("X1-1", "Table 1", "there_is_no_such_scenario", "X1")
     (one,) = reproduce.reproduce(
         [nowhere], tmp_path, batch.Execution(), quick=True, shown=lambda name: batch.Silent(), interrupt=Interrupt()
     )
-    assert "there_is_no_such_file.toml" in one.why_not
+    assert "there_is_no_such_scenario" in one.why_not
     assert one.judged == []

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from entries import DATA, ENTRIES, accepted, scenario
 from helpers import HERE, tree
 from hypothesis import given
 from hypothesis import strategies as st
-from test_contract import DATA, ENTRIES, accepted, scenario
 
 from golfsim.core import memory
 from golfsim.core.errors import UserError

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from entries import CHURN, ENTRIES, accepted, scenario
 from helpers import HERE, finished, learning_tree, rows, simulation, tree
-from test_contract import CHURN, ENTRIES, accepted, scenario
 
 from golfsim.core.errors import UserError
 from golfsim.runs import batch

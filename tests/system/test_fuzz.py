@@ -1,4 +1,6 @@
-"""Tens of thousands of broken files, each of which must end in a message: GOLFSIM_FUZZ=2000 pytest tests/system/test_fuzz.py
+"""Tens of thousands of broken files, each of which must end in a message.
+
+GOLFSIM_FUZZ=2000 pytest tests/system/test_fuzz.py tries 2000 per test.
 
 Without that variable each test tries a few dozens, always the same.
 """
@@ -10,12 +12,12 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from entries import CHURN, ENTRIES, FAULTS
+from entries import scenario as contract_tree
 from fuzzing import broken_trees, built, damaged, outcome_of, thorough, tried
 from helpers import HERE, command
 from hypothesis import given
 from hypothesis import strategies as st
-from test_contract import CHURN, ENTRIES, FAULTS
-from test_contract import scenario as contract_tree
 
 from golfsim.core.errors import UserError
 from golfsim.data import files

@@ -8,8 +8,8 @@ import sys
 
 import golden
 import pytest
+from entries import ENTRIES
 from helpers import HERE, needs_jit
-from test_contract import ENTRIES
 
 from golfsim.learning.updates import LEARNERS
 from golfsim.protocol.base import installed

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import HEAVY
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*(ROOT / "golfsim").rglob("*.py"), *(ROOT / "protocols").rglob("*.py")])
@@ -56,9 +57,6 @@ def test_no_test_is_without_assertion():
     ]
     assert len(everything) > 100
     assert idle == []
-
-
-HEAVY = {"numba", "pandas", "matplotlib", "seaborn", "scipy", "sklearn", "pyarrow", "networkx"}
 
 
 @pytest.mark.parametrize("module", ["golfsim", "golfsim.cli"])

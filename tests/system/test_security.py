@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from helpers import HERE, command, tree
-from test_fetch import archive_of
+from helpers import HERE, archive_of, command, tree
 
 from golfsim.core import paths
 from golfsim.core.provenance import ROOTS

@@ -1,0 +1,116 @@
+"""Decide whether a message arrives: one rule for all layers, in Python and inside kernels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.core.kernels import inlined, kernel
+from golfsim.core.rng import draw, unit
+
+SENT, DELIVERED, LOST, BYTES = range(4)
+
+
+class Wire(NamedTuple):
+    """What decides about the messages of one kind that a layer sends in this cycle, and where they are counted.
+
+    Get one from `world.transport.wire`, and pass it to a kernel. It is valid for one cycle.
+    """
+
+    key: np.uint64  # of the draws that decide about loss
+    cycle: int
+    loss: float  # the probability that a message is lost
+    online: NDArray[np.bool_]  # no entries: all receivers are online, or the message arrives in a later cycle
+    side: NDArray[np.int8]  # the side of the cut that each node is on; no entries: there is no cut
+    at_once: bool  # messages arrive in the cycle in which they are sent
+    size: int  # bytes per message
+    counts: NDArray[np.int64]  # of the layer: sent, delivered, lost, bytes
+
+
+@inlined
+def reaches(wire, src, dst):
+    """Return whether src can reach dst now: dst is online, and no cut separates the two."""
+    return (wire.online.size == 0 or wire.online[dst]) and (wire.side.size == 0 or wire.side[src] == wire.side[dst])
+
+
+@inlined
+def passes(wire, src, dst, h):
+    """Return whether a message from src to dst arrives; the random bits h decide whether it is lost.
+
+    This is the rule. It does not count the message.
+    """
+    return not (wire.loss > 0 and unit(h) < wire.loss) and reaches(wire, src, dst)
+
+
+@inlined
+def loss_draw(wire, node, k):
+    """Return the random bits that decide about message k of a node in this cycle."""
+    return draw(wire.key, wire.cycle, node, 2 * k)
+
+
+@inlined
+def count(wire, passed):
+    """Count one message that was sent."""
+    wire.counts[SENT] += 1
+    wire.counts[BYTES] += wire.size
+    if not passed:
+        wire.counts[LOST] += 1
+    elif wire.at_once:
+        wire.counts[DELIVERED] += 1
+    return passed
+
+
+@inlined
+def arrives(wire, src, dst, k):
+    """Send message k of this cycle from src to dst and return whether it arrives. The message is counted.
+
+    A node that sends several messages of one kind in a cycle gives each another k.
+    """
+    return count(wire, passes(wire, src, dst, loss_draw(wire, src, k)))
+
+
+@inlined
+def answer_arrives(wire, src, dst, k):
+    """Send an answer from src back to dst and return whether it arrives. The answer is counted.
+
+    A node may answer many requests in a cycle, but it sends few. So k is that of the request: a number of dst.
+    """
+    return count(wire, passes(wire, src, dst, loss_draw(wire, dst, k)))
+
+
+@kernel
+def reach_all(wire, src, dst, out):
+    """Write for each pair of nodes whether src can reach dst now."""
+    for e in range(dst.size):
+        out[e] = reaches(wire, src[e], dst[e])
+
+
+@kernel
+def send_all(wire, k, src, dst, out):
+    """Send one message from each src to its dst (−1: no message); write which arrive.
+
+    Parameters
+    ----------
+    wire : Wire
+        The rule for this kind of message, with the counters of the layer.
+    k : int64 array, [1] or [messages]
+        The number of each message among those that its sender sends in this cycle, or one number for all.
+    src, dst : int32 array, [messages]
+        The sender and the receiver of each message.
+    out : bool array, [messages]
+        Which messages arrive.
+    """
+    sent = passed = 0
+    for e in range(dst.size):
+        there = dst[e] >= 0
+        sent += there
+        there = there and passes(wire, src[e], dst[e], loss_draw(wire, src[e], k[e if k.size > 1 else 0]))
+        out[e] = there
+        passed += there
+    wire.counts[SENT] += sent
+    wire.counts[BYTES] += sent * wire.size
+    wire.counts[LOST] += sent - passed
+    if wire.at_once:
+        wire.counts[DELIVERED] += passed

@@ -1,0 +1,230 @@
+"""What overlays have in common whose nodes keep a small view of other nodes (Newscast, CYCLON).
+
+A view is a row of words. A word, the descriptor of a peer, has a time (a stamp or an age) in its upper half and the
+number of the peer in its lower half. −1 stands for an empty place; empty places are at the end of a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from golfsim.core.kernels import inlined, kernel
+from golfsim.core.rng import below, draw
+from golfsim.network.transport import NO_PAIRS
+from golfsim.protocol.base import LayerConfig
+from golfsim.protocol.overlay import Overlay, random_contacts
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from golfsim.network.world import World
+
+NONE = -1
+TIME = 32  # the bits that the time stands above
+PEER = 0xFFFF_FFFF
+
+
+@inlined
+def descriptor(time, peer):
+    """Return a time and a peer as one word."""
+    return (np.int64(time) << TIME) | np.int64(peer)
+
+
+@inlined
+def known(views, i):
+    """Return how many descriptors view i has."""
+    n = views.shape[1]
+    while n > 0 and views[i, n - 1] < 0:
+        n -= 1
+    return n
+
+
+@inlined
+def live_peer(views, i, index, size, online, oracle):
+    """Return the peer at an index; with the oracle, the nearest online one at a later place, then at an earlier one.
+
+    `online` has no entries while all nodes are online.
+    """
+    peer = views[i, index] & PEER
+    if not oracle or online.size == 0 or online[peer]:
+        return peer
+    for later in range(index + 1, size):
+        if online[views[i, later] & PEER]:
+            return views[i, later] & PEER
+    for earlier in range(index - 1, -1, -1):
+        if online[views[i, earlier] & PEER]:
+            return views[i, earlier] & PEER
+    return np.int64(NONE)
+
+
+@kernel
+def lonely(views, nodes, online, out):
+    """Write which nodes have no online node in their view."""
+    for e in range(nodes.size):
+        out[e] = True
+        for word in views[nodes[e]]:
+            out[e] &= word < 0 or not online[word & PEER]
+
+
+@kernel
+def choose_from_views(views, nodes, online, cycle, key, k, oracle, peer):
+    """Choose a random peer from the view of each node, or −1.
+
+    Parameters
+    ----------
+    views : int64 array, [nodes of the network, view]
+        The descriptors of each node.
+    nodes : int32 array, [nodes]
+        The nodes that need a peer.
+    online : bool array, [nodes of the network] or [0]
+        Who is online; no entries while all nodes are.
+    cycle, key
+        Of the draws.
+    k : int64 array, [nodes] or [1]
+        The number of the draw of each node in this cycle, or one number for all.
+    oracle : bool
+        Whether an offline peer is replaced by an online one of the view.
+    peer : int32 array, [nodes]
+        Filled with the chosen peers.
+    """
+    for e in range(nodes.size):
+        size = known(views, nodes[e])
+        peer[e] = NONE
+        if size > 0:
+            index = below(draw(key, cycle, nodes[e], k[e if k.size > 1 else 0]), size)
+            peer[e] = live_peer(views, nodes[e], index, size, online, oracle)
+
+
+@kernel
+def random_views(views, nodes, pool, time, key, cycle):
+    """Fill the views of some nodes with different random members of the pool, without the node itself (by rejection).
+
+    Parameters
+    ----------
+    views : int64 array, [nodes of the network, view]
+        The descriptors of each node.
+    nodes, pool : int32 array
+        Whose views are filled, and who may be in them.
+    time : int
+        The time in the new descriptors.
+    key, cycle
+        Of the draws.
+    """
+    for e in range(nodes.size):
+        i = nodes[e]
+        views[i] = NONE
+        n = k = 0
+        wanted = min(views.shape[1], pool.size - 1)
+        while n < wanted:
+            peer = pool[below(draw(key, cycle, i, k), pool.size)]
+            k += 1
+            fresh = peer != i
+            for m in range(n):
+                fresh &= views[i, m] != descriptor(time, peer)
+            if fresh:
+                views[i, n] = descriptor(time, peer)
+                n += 1
+
+
+class ViewConfig(LayerConfig):
+    """The settings of an overlay whose nodes keep views."""
+
+    view: int = Field(ge=1, le=1000, description="the number of descriptors that a node keeps")
+    liveness: Literal["oracle", "none"] = Field(
+        "oracle",
+        description="if a chosen peer is offline: “oracle” takes an online one of the view instead, as PeerSim does; "
+        "with “none” the message is lost",
+    )
+
+
+C = TypeVar("C", bound=ViewConfig)
+
+
+class ViewOverlay(Overlay[C]):
+    """An overlay whose nodes keep views. A subclass says how two nodes meet (`_meet`) and exchange (`_exchange`)."""
+
+    def setup(self, world: World) -> None:
+        """Allocate empty views."""
+        self.views = np.full((world.nodes, self.config.view), NONE, np.int64)
+        self.last_turn = 0
+        self._oracle = self.config.liveness == "oracle"
+        self._exchange_key, self._start_key = self.key("exchange"), self.key("start")
+        self._bytes = 8 * self.config.view
+
+    def start(self, world: World, nodes: NDArray[np.int32]) -> None:
+        """Give the first nodes random views, and each later node one online contact."""
+        newcomer = np.zeros(world.nodes, np.bool_)
+        newcomer[nodes] = True
+        settled, time = world.online & ~newcomer, self._time_of_contacts(world)
+        if not settled.any():
+            pool = np.flatnonzero(world.online).astype(np.int32)
+            random_views(self.views, nodes, pool, time, self._start_key, world.cycle)
+            return
+        contacts = random_contacts(world, nodes, settled, self._start_key)
+        self.views[nodes] = NONE
+        self.views[nodes, 0] = np.where(contacts < 0, NONE, (np.int64(time) << TIME) | contacts)
+
+    def step(self, world: World) -> None:
+        """Introduce nodes that returned and know no online node, and nodes after a cut; then let all exchange."""
+        self._introduce(world, self._contacts_of_lonely(world))
+        self._introduce(world, world.transport.introductions())
+        self._exchange(world)
+
+    def choose(
+        self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
+    ) -> NDArray[np.int32]:
+        """Choose a random peer of each node's view."""
+        nodes, numbers = self.numbers(world, nodes, k)
+        peer = np.empty(nodes.size, np.int32)
+        choose_from_views(self.views, nodes, world.presence(), world.cycle, key, numbers, self._oracle, peer)
+        return peer
+
+    def links(self, world: World) -> csr_array:
+        """Return who is in whose view."""
+        return as_links(self.views, world.nodes)
+
+    def links_of(self, world: World, nodes: NDArray[np.int32]) -> csr_array:
+        """Return who is in the views of some nodes."""
+        return as_links(self.views[nodes], world.nodes)
+
+    def _time_of_contacts(self, world: World) -> int:
+        """Return the time in the descriptors that a node starts with."""
+        return 0
+
+    def _exchange(self, world: World) -> None:
+        """Let each online node exchange descriptors once."""
+        raise NotImplementedError
+
+    def _meet(self, world: World, nodes: NDArray[np.int32], contacts: NDArray[np.int32]) -> int:
+        """Let pairs of nodes (contact −1: none) get to know each other, and return how many did."""
+        raise NotImplementedError
+
+    def _introduce(self, world: World, pairs: NDArray[np.int32]) -> None:
+        if len(pairs):
+            met = self._meet(world, pairs[:, 0], pairs[:, 1])
+            world.transport.count(self, sent=2 * met, delivered=2 * met, lost=0, size=self._bytes)
+
+    def _contacts_of_lonely(self, world: World) -> NDArray[np.int32]:
+        """Return pairs: a node that came online since the last turn and knows no online node, and a random contact."""
+        last, self.last_turn = self.last_turn, world.cycle
+        if world.last_came <= last:
+            return NO_PAIRS
+        came = np.flatnonzero(world.online & (world.since > last)).astype(np.int32)
+        alone = np.empty(came.size, np.bool_)
+        lonely(self.views, came, world.online, alone)
+        nodes = came[alone]
+        return np.column_stack([nodes, random_contacts(world, nodes, world.online, self._start_key, 1)])
+
+
+def as_links(views: NDArray[np.int64], nodes: int) -> csr_array:
+    """Return views as a sparse matrix: one row per view, one column per node of the network."""
+    from scipy.sparse import csr_array
+
+    there = views >= 0
+    start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    peer = (views[there] & PEER).astype(np.int32)
+    return csr_array((np.ones(peer.size, np.int8), peer, start), shape=(len(views), nodes))

@@ -1,0 +1,103 @@
+"""The smallest table that runs each protocol, for the contract, kept logs, audits and fuzzers."""
+
+from dataclasses import dataclass
+
+from helpers import AVERAGING, HERE, learning_tree, tree
+
+from golfsim.protocol.base import find
+from golfsim.protocol.overlay import Overlay
+from golfsim.protocol.records import Records
+from golfsim.testing import DATA, NODES, Subject
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The smallest table that runs a protocol, the layers it builds on, and whether it needs data."""
+
+    layer: dict
+    below: tuple = ()
+    data: bool = False
+    once: bool = False  # it acts the first time only, as long as nobody comes
+
+    @property
+    def protocol(self):
+        return find(self.layer["use"], HERE)
+
+
+PEERS = {"name": "peers", "use": "uniform"}
+VIEWS = {"name": "peers", "use": "newscast", "view": 5}
+GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
+OUTPUT = {"use": "regularised_erm", "lambda": 0.01, "noise": "output", "epsilon": 5.0}
+ANONML = {"use": "anonml", "peers": "peers", "epsilon": 5.0, "partitions": 2, "groups": 3}
+CIRCUITS = {
+    "cuts": "exact", "relays": 2, "window": 20, "stagger": 2, "staggering": "delay", "deadline": 3, "colluding": 0.3,
+    "repeats": 0.2, "outsiders": 0.2, "forgeries": 0.2,
+}  # fmt: skip
+LOCAL = {"name": "local", "use": "regularised_erm", "lambda": 0.1}
+GROUPS = {"use": "group_aggregation", "local": "local", "group": 4, "epsilon": 5.0}
+OVER_VIEWS = {"peers": "peers", "formation": "overlay"}
+
+ENTRIES = {
+    "uniform": Entry({"use": "uniform"}),
+    "static_overlay": Entry({"use": "static_overlay", "neighbours": 4}),
+    "newscast": Entry({"use": "newscast", "view": 6}),
+    "golf": Entry(GOLF, (PEERS,), data=True),
+    "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
+    "golf over newscast": Entry(GOLF, (VIEWS,), data=True),
+    "golf with noisy gradients": Entry(GOLF | {"epsilon": 5.0}, (PEERS,), data=True),
+    "random_walk": Entry(GOLF | {"use": "random_walk"}, (PEERS,), data=True),
+    "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
+    "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
+    "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),
+    "regularised_erm with noise": Entry(OUTPUT, data=True, once=True),
+    "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),
+    "anonml": Entry(ANONML | {"window": 20, "deadline": 1}, (PEERS,), data=True),
+    "anonml through circuits": Entry(ANONML | CIRCUITS, (VIEWS,), data=True),
+    "group_aggregation": Entry(GROUPS, (LOCAL,), data=True),
+    "group_aggregation, sums in the clear": Entry(GROUPS | {"sum": "plain", "quorum": 2}, (LOCAL,), data=True),
+    "group_aggregation over newscast": Entry(GROUPS | OVER_VIEWS, (VIEWS, LOCAL), data=True),
+    "group_aggregation, sums in the clear over newscast": Entry(
+        GROUPS | OVER_VIEWS | {"sum": "plain"}, (VIEWS, LOCAL), data=True
+    ),
+    "group_aggregation by gossip": Entry(
+        GROUPS | OVER_VIEWS | {"publish": "gossip", "quorum": 2, "cap": 2}, (VIEWS, LOCAL), data=True
+    ),
+    "a user's own": Entry({key: AVERAGING[key] for key in ("use", "peers")}, (PEERS,)),
+}
+FAULTS = {"loss": {"loss": 0.3}, "delay": {"delay": [1, 4]}}
+
+
+def probe(protocol):
+    """A layer that shows in the log what a layer without metrics of its own does."""
+    if issubclass(protocol, Overlay):
+        return [AVERAGING | {"name": "probe", "peers": "subject"}]
+    if issubclass(protocol, Records):
+        return [GOLF | {"name": "probe", "records": "subject"}]
+    return []
+
+
+def scenario(entry, *, probed=True, number=NODES, **tables):
+    """The entry's protocol as the layer “subject”, among all that it needs."""
+    above = probe(entry.protocol) if probed else []
+    below = list(entry.below)
+    if probed and issubclass(entry.protocol, Records) and not any(layer["name"] == "peers" for layer in below):
+        below.append(PEERS)
+    layers = [*below, {"name": "subject"} | entry.layer, *above]
+    if entry.data:
+        return learning_tree(*layers, number=number, data=DATA | {"train": 2 * number}, **tables)
+    return tree(*layers, nodes=number, **tables)
+
+
+def accepted(entry, faults=("loss", "delay"), probed=True):
+    """The transport with those of the faults that all layers accept."""
+    layers = [*entry.below, entry.layer, *(probe(entry.protocol) if probed else [])]
+    common = frozenset.intersection(*(find(layer["use"], HERE).accepts for layer in layers))
+    return {key: value for fault in faults if fault in common for key, value in FAULTS[fault].items()}
+
+
+def subject(entry):
+    """An entry as the contract takes it."""
+    below = list(entry.below)
+    if issubclass(entry.protocol, Records) and not any(layer["name"] == "peers" for layer in below):
+        below.append(PEERS)
+    return Subject(entry.layer, tuple(below), tuple(probe(entry.protocol)), entry.data, entry.once, HERE)

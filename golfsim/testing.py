@@ -129,8 +129,9 @@ def contract(
     for name, check in CHECKS.items():
         try:
             check(subject)
-        except AssertionError as error:
-            raise AssertionError(f"the contract is broken: {name}: {error}") from error
+        except Exception as error:
+            kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            raise AssertionError(f"the contract is broken: {name}: {kind}{error}") from error
 
 
 def rows(run: Simulation) -> list[tuple[Any, ...]]:

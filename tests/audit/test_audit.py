@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from entries import ANONML, DATA, ENTRIES, GOLF, GROUPS, LOCAL, OUTPUT, PEERS
+from entries import ANONML, ENTRIES, GOLF, GROUPS, LOCAL, OUTPUT, PEERS
 from entries import scenario as contract_scenario
 from helpers import HERE, learning_tree, needs_jit, tree
 from typer.testing import CliRunner
@@ -22,6 +22,7 @@ from golfsim.privacy.ledger import Ledger
 from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import points
+from golfsim.testing import DATA
 from protocols import data_perturbation, regularised_erm
 from protocols.anonml import histograms, questions
 from protocols.anonml.histograms import Reports, perturbation

@@ -64,7 +64,7 @@ BREAKS = {
 BROKEN_STEPS = {
     "touches offline nodes": ("offline_nodes_rest", "self.value += 1"),
     "is not saved": ("resumed", "self._n = getattr(self, '_n', 0) + 1; self.value[world.order] += self._n"),
-    "acts by the cycle, not by its schedule": ("few_nodes", "self.value[world.order] /= world.order.size - 1"),
+    "needs a second node": ("few_nodes", "self.value[world.order] /= world.order.size - 1"),
     "loses count": ("faults", "world.transport.count(self, sent=3, delivered=1, lost=1)"),
 }
 MINE = """

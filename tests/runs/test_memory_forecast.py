@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from entries import DATA, ENTRIES, accepted, scenario
+from entries import ENTRIES, accepted, scenario
 from helpers import HERE, tree
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from golfsim.runs import batch, dry_run, memory_forecast
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
+from golfsim.testing import DATA
 
 NEWSCAST = {"name": "peers", "use": "newscast", "view": 20}
 LARGER = 6000

@@ -12,7 +12,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from entries import CHURN, ENTRIES, FAULTS
+from entries import ENTRIES, FAULTS
 from entries import scenario as contract_tree
 from fuzzing import broken_trees, built, damaged, outcome_of, thorough, tried
 from helpers import HERE, command
@@ -27,6 +27,7 @@ from golfsim.scenario.catalogue import schema
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
 from golfsim.sim import checkpoint
+from golfsim.testing import CHURN
 
 PIECES = {
     "churn": [

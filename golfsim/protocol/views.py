@@ -130,6 +130,24 @@ def random_views(views, nodes, pool, time, key, cycle):
                 n += 1
 
 
+@inlined
+def add(views, i, word):
+    """Put a descriptor into view i unless its peer is there: into an empty place, or in place of the last one."""
+    size = known(views, i)
+    for place in range(size):
+        if views[i, place] & PEER == word & PEER:
+            return
+    views[i, min(size, views.shape[1] - 1)] = word
+
+
+@kernel
+def introduce(views, nodes, contacts, time):
+    """Let pairs of nodes put each other into their views."""
+    for e in range(nodes.size):
+        add(views, nodes[e], descriptor(time, contacts[e]))
+        add(views, contacts[e], descriptor(time, nodes[e]))
+
+
 class ViewConfig(LayerConfig):
     """The settings of an overlay whose nodes keep views."""
 
@@ -145,7 +163,7 @@ C = TypeVar("C", bound=ViewConfig)
 
 
 class ViewOverlay(Overlay[C]):
-    """An overlay whose nodes keep views. A subclass says how two nodes meet (`_meet`) and exchange (`_exchange`)."""
+    """An overlay whose nodes keep views. A subclass says how nodes exchange descriptors."""
 
     def setup(self, world: World) -> None:
         """Allocate empty views."""
@@ -200,8 +218,10 @@ class ViewOverlay(Overlay[C]):
         raise NotImplementedError
 
     def _meet(self, world: World, nodes: NDArray[np.int32], contacts: NDArray[np.int32]) -> int:
-        """Let pairs of nodes (contact −1: none) get to know each other, and return how many did."""
-        raise NotImplementedError
+        """Let pairs of nodes (contact −1: none) put each other into their views, and return how many did."""
+        there = contacts >= 0
+        introduce(self.views, nodes[there], contacts[there], self._time_of_contacts(world))
+        return int(there.sum())
 
     def _introduce(self, world: World, pairs: NDArray[np.int32]) -> None:
         if len(pairs):

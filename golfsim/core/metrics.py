@@ -13,7 +13,8 @@ SUMMARY = ("mean", "std", *(f"q{round(100 * q):02}" for q in QUANTILES))  # what
 class Metric(NamedTuple):
     """A metric as it is declared next to the code that computes it.
 
-    A name may have braces where the log has a number: `roc.at_{share}` is logged as `roc.at_0.05`. A metric with
+    `about` is its meaning in one sentence. `better` is “up” where a larger value is better, and “down” where a smaller
+    one is. A name has braces where the log has a number: `roc.at_{share}` is logged as `roc.at_0.05`. A metric with
     `summary` has a value per node. The log has its mean, standard deviation and quantiles over nodes, each with its own
     name: `error.mean`, `error.std`, `error.q05`.
     """

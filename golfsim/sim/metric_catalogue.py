@@ -18,12 +18,12 @@ from golfsim.scenario.reference import table
 from golfsim.sim import attacks, observers, overlay_stats
 from golfsim.sim import metrics as predictions
 
-WORLD = "world"
-EVERY_LAYER = "every layer"
+WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layers", "overlays"
+PUBLISHED = "published records"
 KINDS: dict[type[base.Protocol[Any]], tuple[str, tuple[Metric, ...]]] = {
-    Learner: ("learning layers", (*observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
-    Overlay: ("overlays", overlay_stats.METRICS),
-    Published: ("published records", attacks.LABEL_METRICS),
+    Learner: (LEARNING, (*observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
+    Overlay: (OVERLAYS, overlay_stats.METRICS),
+    Published: (PUBLISHED, attacks.LABEL_METRICS),
 }  # what the simulator measures of a layer, by its kind
 
 HEAD = f"""\
@@ -41,20 +41,22 @@ one is. It is empty where this depends on the question.
 These names are used
 
 - in `[stop]`, in full and after the name of the layer: `when = "learning.error.mean < 0.1"`,
-- in `[plot]`, for a mean without `.mean`: `metric = "error"`,
+- in `[plot]`, which draws means only, without `.mean`: `metric = "error"`,
 - in `golfsim compare --metric`, in full or, for a mean, without `.mean`,
 - in the column `metric` of the table that `golfsim.load` returns.
+
+A protocol of your own declares its metrics in the class attribute `metrics`, a tuple of `golfsim.protocol.Metric`.
 """
 TITLES = {
     WORLD: ("The world", "The log has these metrics under the layer name `world`."),
     EVERY_LAYER: ("Every layer", "Counts of the transport, for each layer separately."),
-    "learning layers": (
+    LEARNING: (
         "Learning layers",
         "Every layer whose nodes have models. `[observe]` sets how many models are measured. The metrics from `auc` to "
         "`roc` need `metrics = […]` there, and `membership` needs `attacks = […]`.",
     ),
-    "overlays": ("Overlays", "Every overlay that stores links, in the cycles that `overlay` in `[observe]` asks for."),
-    "published records": (
+    OVERLAYS: ("Overlays", "Every overlay that stores links, in the cycles that `overlay` in `[observe]` asks for."),
+    PUBLISHED: (
         "Published records",
         'Every layer that publishes records, with `attacks = ["label"]` in `[observe]`.',
     ),

@@ -5,6 +5,7 @@ from typing import Any
 
 import golfsim
 from golfsim.scenario import reference
+from golfsim.sim import metric_catalogue
 
 HERE = Path(__file__).parent
 
@@ -41,5 +42,6 @@ html_show_copyright = False
 
 
 def setup(app: Any) -> None:
-    """Write the scenario reference before the pages are read."""
-    app.connect("builder-inited", lambda app: reference.write(HERE / "scenarios.md"))
+    """Write the pages that come from the code before all pages are read."""
+    app.connect("builder-inited", lambda app: reference.write(HERE / "scenarios.md", reference.page()))
+    app.connect("builder-inited", lambda app: reference.write(HERE / "metrics.md", metric_catalogue.page()))

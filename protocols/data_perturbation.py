@@ -13,7 +13,7 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
 from golfsim.learning.updates import L1, NORMS
-from golfsim.privacy.ledger import Ledger, UniformSchedule
+from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse
 from golfsim.privacy.noise import add_gamma_norm, add_laplace, respond
 from golfsim.protocol.base import Layer, LayerConfig
@@ -125,6 +125,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
 
     Config = DataPerturbationConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    metrics = BUDGET_METRICS
 
     def setup(self, world: World) -> None:
         """Room for what is published: nothing yet."""

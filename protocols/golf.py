@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim.core.kernels import inlined, kernel, leaf
+from golfsim.core.metrics import Metric
 from golfsim.core.simd import dot, fused, prefetch, prefetch_item
 from golfsim.core.threads import as_if_one_by_one
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, step_size
 from golfsim.network.adversaries import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.network.mailbox import Mailbox
-from golfsim.privacy.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
+from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Audited
 from golfsim.protocol.learner import classify, score
@@ -311,6 +312,17 @@ class Golf(Descent[GolfConfig]):
 
     Config = GolfConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    metrics = (
+        *Descent.metrics,
+        Metric(
+            "voted_error",
+            "The share of test records that the vote of a node's stored models classifies incorrectly; with `cache`.",
+            "share of test records",
+            "down",
+            True,
+        ),
+        *BUDGET_METRICS,
+    )
 
     def setup(self, world: World) -> None:
         """All models zero."""

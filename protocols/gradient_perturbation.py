@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from golfsim.learning.updates import NORMS, Noise
-from golfsim.privacy.ledger import Budget, Ledger, Schedule, UniformSchedule, visits_of
+from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.records import refuse_unfit
 from protocols.random_walk import Walk, WalkConfig
@@ -38,6 +38,7 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
     """Mini-batch gradient descent on a walk; the mean gradient of a node's records is perturbed and charged to them."""
 
     Config = GradientPerturbationConfig
+    metrics = (*Walk.metrics, *BUDGET_METRICS)
 
     def setup(self, world: World) -> None:
         """Check that the records are as short as the guarantee needs, and open a ledger."""

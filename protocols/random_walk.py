@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from pydantic import Field
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel, leaf
+from golfsim.core.metrics import Metric
 from golfsim.core.rng import below, draw
 from golfsim.core.simd import prefetch
 from golfsim.learning.linear import Descent, DescentConfig, linear
@@ -180,6 +181,16 @@ class Walk(Descent[C]):
     """What all walks have in common."""
 
     accepts = frozenset({"loss", "delay", "partition"})
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        *Descent.metrics,
+        Metric("walkers", "The number of walkers that are not lost.", "walkers"),
+        Metric("visits.made", "The number of visits that updated a model, since the start of the run.", "visits"),
+        Metric(
+            "visits.passed_over",
+            "The number of visits that did not update a model: the node had no records, or no budget left.",
+            "visits",
+        ),
+    )
 
     def setup(self, world: World) -> None:
         """All models zero, nobody under way yet."""

@@ -17,12 +17,13 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.core.maths import log_of
+from golfsim.core.metrics import Metric
 from golfsim.core.threads import over_ranges
 from golfsim.learning import erm
 from golfsim.learning.erm import Floats, Solver, Weights
 from golfsim.learning.erm.newton import LOSSES, Loss
 from golfsim.learning.erm.nodes import Part
-from golfsim.privacy.ledger import Ledger, UniformSchedule
+from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Guarantee
 from golfsim.privacy.noise import add_gamma_norm, add_laplace
 from golfsim.protocol.base import Audited, Layer, LayerConfig
@@ -187,6 +188,11 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     Config = RegularisedErmConfig
     accepts = frozenset({"loss", "delay", "partition"})
     secret = frozenset({"noise", "objective", "choice"})
+    metrics = (
+        Metric("lambda.mean", "The mean λ of the nodes that have a model, in an objective with the mean of losses."),
+        Metric("lambda.sum", "The mean λ of the nodes that have a model, in an objective with the sum of losses."),
+        *BUDGET_METRICS,
+    )
 
     def setup(self, world: World) -> None:
         """No models yet; a ledger where there is noise."""

@@ -418,22 +418,59 @@ def list_(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """List protocols, data sets, learners, churn models, splits or settings, with their keys."""
+    """List protocols, data sets, learners, churn models, splits, settings or metrics, with their keys."""
     entries = _listed(topic, name)
-    print(json.dumps(entries, indent=2, ensure_ascii=False)) if json_ else _print_entries(entries)
+    if json_:
+        return print(json.dumps(entries, indent=2, ensure_ascii=False))
+    return _print_metrics(entries) if topic == "metrics" else _print_entries(entries)
 
 
 def _listed(topic: str | None, name: str | None) -> list[dict[str, Any]]:
     from golfsim.scenario import catalogue
+    from golfsim.sim import metric_catalogue
 
+    topics = catalogue.TOPICS | {"metrics": metric_catalogue.metrics}
     if topic is None:
-        return catalogue.topics()
-    if topic not in catalogue.TOPICS:
-        raise UserError(f"there is no list of “{topic}”", hint=nearest(topic, catalogue.TOPICS))
-    entries = {entry["name"]: entry for entry in catalogue.TOPICS[topic]()}
-    if name is not None and name not in entries:
-        raise UserError(f"“{name}” is not among the {topic}", hint=nearest(name, entries))
-    return [entry for entry in entries.values() if name in (None, entry["name"])]
+        return catalogue.topics(topics)
+    if topic not in topics:
+        raise UserError(f"there is no list of “{topic}”", hint=nearest(topic, topics))
+    entries = topics[topic]()
+    if topic == "metrics" and name is not None and (found := metric_catalogue.find(name)):
+        name = found.name  # “error.mean” is in the log, “error” in the list
+    if name is not None and name not in (names := [entry["name"] for entry in entries]):
+        raise UserError(f"“{name}” is not among the {topic}", hint=nearest(name, names))
+    return [entry for entry in entries if name in (None, entry["name"])]
+
+
+def _print_metrics(entries: list[dict[str, Any]]) -> None:
+    """Print a table of metrics for each layer."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from golfsim.core.metrics import SUMMARY
+    from golfsim.sim import metric_catalogue
+
+    console = Console(highlight=False)
+    for layer in dict.fromkeys(entry["layer"] for entry in entries):
+        rows = [
+            [metric_catalogue.shown(entry), *(entry[key] for key in ("about", "unit", "better"))]
+            for entry in entries
+            if entry["layer"] == layer
+        ]
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+        name, unit = (max(len(row[place]) for row in rows) for place in (0, 2))
+        table.add_column("name", width=min(max(name, 4), console.width // 3))
+        table.add_column("meaning")
+        table.add_column("unit", width=min(max(unit, 4), console.width // 5))
+        table.add_column("better", width=6)
+        for row in rows:
+            table.add_row(*(Text(cell, overflow="fold") for cell in row))
+        console.print(Text(layer, "bold"))
+        console.print(Padding(table, (0, 0, 1, 4)))
+    if any(entry["summary"] for entry in entries):
+        print(f".* stands for {', '.join(SUMMARY)} over nodes")
 
 
 def _print_entries(entries: list[dict[str, Any]]) -> None:

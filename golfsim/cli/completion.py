@@ -9,7 +9,7 @@ from pathlib import Path
 from golfsim.cli import manual
 from golfsim.core.paths import shipped, shipped_scenarios
 
-TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "settings", "scenarios")
+TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "settings", "scenarios", "metrics")
 
 
 def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:

@@ -9,12 +9,15 @@ from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import shipped
 from golfsim.scenario.pages import GENERAL
 
+METRICS = "metrics"
+GENERATED = {GENERAL: "Scenario reference", METRICS: "Metrics"}  # pages that come from the code
+
 
 def pages() -> dict[str, Path]:
-    """The pages by name; the reference is written anew whenever it is asked for."""
+    """Return the pages by name; those that come from the code are generated when somebody asks for them."""
     folder = shipped("docs")
     found = {path.stem: path for path in folder.glob("*.md")}
-    return dict(sorted((found | {GENERAL: folder / f"{GENERAL}.md"}).items())) if found else {}
+    return dict(sorted((found | {name: folder / f"{name}.md" for name in GENERATED}).items())) if found else {}
 
 
 def titles() -> list[dict[str, Any]]:
@@ -23,8 +26,8 @@ def titles() -> list[dict[str, Any]]:
 
 
 def _title(path: Path) -> str:
-    if path.stem == GENERAL:
-        return "Scenario reference"
+    if path.stem in GENERATED:
+        return GENERATED[path.stem]
     with path.open(encoding="utf-8") as lines:
         return next((line.lstrip("# ").strip() for line in lines if line.startswith("# ")), path.stem)
 
@@ -38,6 +41,10 @@ def text_of(name: str) -> str:
         from golfsim.scenario import reference
 
         return reference.page()
+    if name == METRICS:
+        from golfsim.sim import metric_catalogue
+
+        return metric_catalogue.page()
     return found[name].read_text(encoding="utf-8")
 
 

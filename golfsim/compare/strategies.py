@@ -25,7 +25,7 @@ SENT = ("messages.sent", "bytes.sent")
 WORDS: dict[Better, set[str]] = {
     "lower": {"error", "loss", "risk", "messages", "bytes", "spent", "advantage", "lost", "label", "dead", "stale"},
     "higher": {"accuracy", "auc", "f1"},
-}
+}  # for metrics that declare no direction, such as those of a user's own protocol
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,22 @@ Curves = dict[Key, dict[int, Curve]]  # … then by seed
 
 
 def direction(metric: str) -> Better:
-    """Whether a metric is better when it is higher or lower, by the words of its name."""
+    """Return whether a metric is better when it is higher or lower; an error where that is not known."""
+    found = better_of(metric)
+    if found is None:
+        raise UserError(f"whether more or less of “{metric}” is better is not known", hint="say it with --better")
+    return found
+
+
+def better_of(metric: str) -> Better | None:
+    """Return whether a metric is better when it is higher or lower: as it declares, or by the words of its name."""
+    from golfsim.sim import metric_catalogue
+
+    declared = metric_catalogue.find(metric)
+    if declared is not None and declared.better:
+        return "higher" if declared.better == "up" else "lower"
     words = {part for word in metric.split(".") for part in (*word.split("_"), word)}
-    for better, known in WORDS.items():
-        if words & known:
-            return better
-    raise UserError(f"whether more or less of “{metric}” is better is not known", hint="say it with --better")
+    return next((better for better, known in WORDS.items() if words & known), None)
 
 
 def rows_of(frame: pd.DataFrame, metric: str, layer: str | None) -> tuple[pd.DataFrame, str]:

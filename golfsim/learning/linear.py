@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from golfsim.core.metrics import Metric
 from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.updates import LEARNERS, Rule
 from golfsim.privacy.mechanisms import Guarantee
@@ -42,6 +43,10 @@ D = TypeVar("D", bound=DescentConfig)
 
 class Descent(Learner[D]):
     """A layer of linear models, `w` [holders, models, features], each with its age in updates."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("lambda", 'The λ that was chosen on published records; with `lambda = "published-cv"`.'),
+    )
 
     def allocate(self, holders: int) -> None:
         """Zero models for so many holders."""

@@ -14,6 +14,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.core.maths import exp_of, log_of
 from golfsim.core.memory import available, readable
+from golfsim.core.metrics import Metric
 from golfsim.core.rng import draw, unit
 from golfsim.core.settings import Settings, Share
 from golfsim.core.state import Stateful
@@ -27,6 +28,25 @@ class Named(Protocol):
     """Whoever sends messages: a layer, of which only the name is needed."""
 
     name: str
+
+
+METRICS = (
+    Metric(
+        "messages.sent",
+        "The number of messages that the layer has sent since the run began.",
+        "messages",
+        "down",
+    ),
+    Metric("messages.delivered", "The number of messages of the layer that have been delivered.", "messages"),
+    Metric(
+        "messages.lost",
+        "The number of messages of the layer that have been lost: by chance, at a cut, or to an offline receiver.",
+        "messages",
+        "down",
+    ),
+    Metric("messages.under_way", "The number of messages of the layer that are in transit now.", "messages"),
+    Metric("bytes.sent", "The total size of the messages that the layer has sent.", "bytes", "down"),
+)  # of every layer
 
 
 @kernel

@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from golfsim.core.kernels import inlined
+from golfsim.core.metrics import Metric
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
 
 UNIFORM, HALVING = range(2)
+BUDGET_METRICS = (
+    Metric("spent.mean", "The mean ε that a record (or a node, where this is the unit) has spent.", "ε", "down"),
+    Metric("spent.max", "The largest ε that a record (or node) has spent.", "ε", "down"),
+    Metric("spent.exhausted", "The share of records (or nodes) that have no budget left.", "share of records", "down"),
+)
 LAST_HALVING = 60  # visits: later ones would cost nothing, and their noise leave the range of single precision
 
 

@@ -6,6 +6,7 @@ functions with the same bits on every machine come from `golfsim.core`, the worl
 
 from golfsim.core.kernels import inlined, kernel, leaf
 from golfsim.core.maths import dot, exp, log
+from golfsim.core.metrics import Metric
 from golfsim.core.rng import below, draw, integers, permutation, sample, uniform, unit
 from golfsim.network.mailbox import Mailbox
 from golfsim.network.world import World
@@ -15,7 +16,7 @@ from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Records, sign_for
 
 __all__ = [
-    "Audited", "Layer", "LayerConfig", "Learner", "Mailbox", "Overlay", "Protocol", "Records", "World", "below",
-    "classify", "dot", "draw", "exp", "find", "inlined", "installed", "integers", "kernel", "leaf", "log",
+    "Audited", "Layer", "LayerConfig", "Learner", "Mailbox", "Metric", "Overlay", "Protocol", "Records", "World",
+    "below", "classify", "dot", "draw", "exp", "find", "inlined", "installed", "integers", "kernel", "leaf", "log",
     "permutation", "sample", "score", "sign_for", "uniform", "unit",
 ]  # fmt: skip

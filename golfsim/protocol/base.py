@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from golfsim.core import rng
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import USERS
+from golfsim.core.metrics import Metric
 from golfsim.core.paths import is_file
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
@@ -97,6 +98,7 @@ class Protocol(Stateful, Generic[C]):
     accepts: ClassVar[frozenset[str]] = frozenset()  # of loss, delay, partition: what its messages may suffer
     apart: ClassVar[bool] = False  # its turn touches only what is its own, and others read that only in their turns
     secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect somebody
+    metrics: ClassVar[tuple[Metric, ...]] = ()  # what `observe` returns, and `{name}_error` for each name in `others`
     _not_state = frozenset({"name", "config"})
 
     def __init__(self, name: str, config: C, seed: int, folder: Path = Path()) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.compare.strategies import better_of
 from golfsim.core.errors import UserError, nearest
 from golfsim.report.numbers import CONFIDENCE, LEAST, interval, value_of
 from golfsim.report.published import Claim, Value
@@ -220,7 +221,7 @@ def _alike(frame: pd.DataFrame, asked: Where, left: Any, right: Any, within: flo
 
 def _best(frame: pd.DataFrame, asked: Where, x: str, low: float = -math.inf, high: float = math.inf) -> Answer:
     values = asked.means(frame, x)
-    place = values.idxmin() if "error" in asked.metric else values.idxmax()
+    place = values.idxmin() if better_of(in_full(asked.metric)) == "lower" else values.idxmax()
     return bool(low <= float(str(place)) <= high), _shown(values)
 
 

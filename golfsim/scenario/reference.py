@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,8 @@ def page() -> str:
     return "\n".join([HEAD, *sections]) + "\n"
 
 
-def write(path: Path) -> None:
-    """Write the page, unless it is there as it should be: then nothing has to be built again."""
-    text = page()
+def write(path: Path, text: str) -> None:
+    """Write a generated page, unless the file has this text already: then nothing has to be built again."""
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
@@ -57,12 +56,12 @@ def _section(topic: str) -> Iterable[str]:
     yield f"## {TITLES[topic]}\n\n{ABOUT[topic]}\n"
     entries = catalogue.TOPICS[topic]()
     if not any(entry["settings"] for entry in entries):
-        yield _table(("name", "what it is"), [(f"`{e['name']}`", e["about"]) for e in entries])
+        yield table(("name", "what it is"), [(f"`{e['name']}`", e["about"]) for e in entries])
         return
     for entry in entries:
         yield f"### {_heading(topic, entry['name'])}\n\n{_sentence(entry['about'])}\n"
         if entry["settings"]:
-            yield _table(("key", "value", "meaning"), [_row(setting) for setting in entry["settings"]])
+            yield table(("key", "value", "meaning"), [_row(setting) for setting in entry["settings"]])
 
 
 def _heading(topic: str, name: str) -> str:
@@ -84,7 +83,7 @@ def _row(setting: dict[str, Any]) -> tuple[str, str, str]:
     return f"`{setting['name']}`", kind, setting["about"]
 
 
-def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table in Markdown; a bar inside a cell would end it."""
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a table in Markdown; a bar inside a cell would end it."""
     lines = [header, tuple("---" for _ in header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from golfsim.core import rng
 from golfsim.core.maths import product, solve
+from golfsim.core.metrics import Metric
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -17,6 +18,34 @@ if TYPE_CHECKING:
 
 Metrics = dict[str, float]
 SAMPLE = 4000  # records that an attack is tried on
+LABEL_METRICS = (
+    Metric(
+        "label.sum",
+        "The share of labels that the sign of the sum of the published numbers reveals.",
+        "share of records",
+        "down",
+    ),
+    Metric(
+        "label.linear",
+        "The share of labels that a ridge regression on the published numbers predicts correctly.",
+        "share of records",
+        "down",
+    ),
+    Metric(
+        "label.base",
+        "The share of the most frequent label, which is guessed correctly without any data.",
+        "share of records",
+    ),
+)  # of layers that publish records
+MEMBERSHIP_METRICS = (
+    Metric(
+        "membership.advantage",
+        "The advantage of an attacker who separates training from test records by the confidence of models: "
+        "the true positive rate minus the false positive rate at the best threshold; 0 is guessing.",
+        "difference of shares",
+        "down",
+    ),
+)  # of learning layers
 
 
 def label_recovery(published: Published[Any], raw: RawRecords, key: np.uint64, world: World) -> Metrics:

@@ -7,13 +7,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.core.metrics import QUANTILES, Metric
+
 Metrics = dict[str, float]
 
 
 FALSE_POSITIVES = np.linspace(0, 1, 21)
-
-
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+METRICS = (
+    Metric(
+        "auc",
+        "The area under the ROC curve; with more than two classes the mean over one-versus-rest problems.",
+        "area from 0 to 1",
+        "up",
+        True,
+    ),
+    Metric(
+        "f1",
+        "The F1 score of class 1; with more than two classes the mean over the classes that occur or are predicted.",
+        "score from 0 to 1",
+        "up",
+        True,
+    ),
+    Metric(
+        "confusion.actual_{a}.predicted_{p}",
+        "The number of test records of class a that one node predicts to be of class p.",
+        "test records",
+    ),
+    Metric(
+        "roc.at_{share}",
+        "The share of true positives of one node at this share of false positives; with two classes only.",
+        "share of positive test records",
+        "up",
+    ),
+)  # of learning layers, if [observe] asks for them
 
 
 def summary(name: str, values: NDArray[Any]) -> Metrics:

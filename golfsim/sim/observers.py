@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from golfsim.core import rng
 from golfsim.core.errors import UserError
+from golfsim.core.metrics import Metric
 from golfsim.core.threads import in_threads
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
@@ -28,6 +29,22 @@ if TYPE_CHECKING:
 
 POINTS_A_DECADE = 20
 CHUNK = 1024  # test records a matrix product; fixed, since a product's last bits depend on its shape
+WORLD_METRICS = (Metric("online", "The number of nodes that are online.", "nodes"),)
+METRICS = (
+    Metric(
+        "error", "The share of test records that a model classifies incorrectly.", "share of test records", "down", True
+    ),
+    Metric(
+        "accuracy", "The share of test records that a model classifies correctly.", "share of test records", "up", True
+    ),
+    Metric(
+        "age",
+        "The number of updates of a model, or what the layer counts instead: fits, received models, packets.",
+        "updates",
+        summary=True,
+    ),
+    Metric("measured", "The number of models that were measured on the test records.", "models"),
+)  # of learning layers
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from golfsim.core import rng
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel
+from golfsim.core.metrics import Metric
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -19,6 +20,32 @@ if TYPE_CHECKING:
 
 Metrics = dict[str, float]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+METRICS = (
+    Metric("links.dead", "The share of links of online nodes that point to offline nodes.", "share of links", "down"),
+    Metric(
+        "views.stale", "The share of online nodes that have a link to an offline node.", "share of online nodes", "down"
+    ),
+    Metric(
+        "views.dead", "The share of online nodes that have no link to an online node.", "share of online nodes", "down"
+    ),
+    Metric("indegree", "The number of online nodes that have a link to the node.", "nodes", summary=True),
+    Metric("indegree.min", "The smallest in-degree.", "nodes"),
+    Metric("indegree.max", "The largest in-degree.", "nodes"),
+    Metric("indegree.q99", "The in-degree that 99 % of the nodes do not exceed.", "nodes"),
+    Metric("degree", "The number of online neighbours of the node if links have no direction.", "nodes", summary=True),
+    Metric("degree.min", "The smallest degree.", "nodes"),
+    Metric("degree.max", "The largest degree.", "nodes"),
+    Metric("degree.q99", "The degree that 99 % of the nodes do not exceed.", "nodes"),
+    Metric(
+        "clustering",
+        "The mean share of pairs of a node's neighbours that are neighbours of each other, over sampled nodes.",
+        "share of pairs",
+    ),
+    Metric(
+        "path_length", "The mean length of the shortest paths from sampled nodes to all nodes that they reach.", "links"
+    ),
+    Metric("components", "The number of connected components of the online nodes.", "components", "down"),
+)  # of overlays that store links
 
 
 @kernel

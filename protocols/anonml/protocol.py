@@ -23,6 +23,7 @@ from protocols.anonml.circuits import Timing
 from protocols.anonml.coding import coder_of
 from protocols.anonml.cuts import CutSearch
 from protocols.anonml.histograms import Perturbation, Reports, perturbation
+from protocols.anonml.metrics import METRICS
 from protocols.anonml.packets import ARRIVED, UNDER_WAY, WAITING, Numbers, Packets, Rules, draw_circuits
 from protocols.anonml.questions import Costs, Questions, rms_errors
 from protocols.anonml.votes import Training, train, votes
@@ -138,6 +139,7 @@ class AnonML(Learner[AnonMLConfig]):
     Config = AnonMLConfig
     accepts = frozenset({"loss", "delay", "partition"})
     secret = frozenset({"noise", "cuts"})
+    metrics = METRICS
 
     # What is fixed beforehand: questions, budget, packets
 

@@ -19,9 +19,10 @@ from pydantic import Field, model_validator
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.memory import available, readable
+from golfsim.core.metrics import Metric
 from golfsim.learning import ensemble
 from golfsim.privacy import secure_sum
-from golfsim.privacy.ledger import Ledger, UniformSchedule
+from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee
 from golfsim.protocol.base import Audited, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, classify
@@ -142,6 +143,30 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     Config = GroupAggregationConfig
     accepts = frozenset({"loss", "partition"})
+    metrics = (
+        Metric("groups.formed", "The number of groups that have formed since the start of the run.", "groups"),
+        Metric("groups.published", "The number of groups that have published a model.", "groups", "up"),
+        Metric("groups.given_up", "The number of groups that ended without a model.", "groups", "down"),
+        Metric("rounds", "The number of message rounds between members and curators so far.", "rounds", "down"),
+        Metric("members.missed", "The number of models that did not reach the curator of a group.", "models", "down"),
+        Metric("models.held", "The mean number of received models that a node stores.", "models"),
+        Metric("finished", "1 when no more groups can form and no model is still spreading, else 0."),
+        Metric(
+            "local_error",
+            "The share of test records that a node's local model alone classifies incorrectly.",
+            "share of test records",
+            "down",
+            True,
+        ),
+        Metric(
+            "aggregated_error",
+            "The share of test records that a node's received models alone classify incorrectly.",
+            "share of test records",
+            "down",
+            True,
+        ),
+        *BUDGET_METRICS,
+    )
 
     def setup(self, world: World) -> None:
         """Everybody free, nothing published."""

@@ -234,7 +234,9 @@ def test_check_tells_programs_what_is_wrong(golfsim_, learning, tmp_path):
 
 def test_lists_are_for_programs_too(golfsim_):
     topics = json.loads(golfsim_("list", "--json")[1])
-    assert [topic["name"] for topic in topics] == list(catalogue.TOPICS)
+    assert [topic["name"] for topic in topics] == [*catalogue.TOPICS, "metrics"]
+    (error,) = json.loads(golfsim_("list", "metrics", "error.mean", "--json")[1])
+    assert (error["name"], error["layer"], error["better"]) == ("error", "learning layers", "down")
     (newscast,) = json.loads(golfsim_("list", "protocols", "newscast", "--json")[1])
     assert next(setting for setting in newscast["settings"] if setting["name"] == "view")["required"] is True
     names = [entry["name"] for entry in json.loads(golfsim_("list", "scenarios", "--json")[1])]
@@ -264,9 +266,10 @@ def test_the_manual_is_at_hand(golfsim_):
     code, out, _ = golfsim_("help")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == sorted(
-        {page.stem for page in DOCS.glob("*.md")} | {"scenarios"}
+        {page.stem for page in DOCS.glob("*.md")} | {"scenarios", "metrics"}
     )
     assert "| `learner` |" in golfsim_("help", "scenarios")[1], "generated, also where no page was built"
+    assert "| `error.*` |" in golfsim_("help", "metrics")[1]
     assert golfsim_("help", "privacy")[1] == (DOCS / "privacy.md").read_text(encoding="utf-8")
     assert json.loads(golfsim_("help", "privacy", "--json")[1])["page"] == "privacy"
     code, _, err = golfsim_("help", "privaci")
@@ -341,7 +344,7 @@ def test_schema_is_printed_as_json(golfsim_):
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-@pytest.mark.parametrize("topic", ["protocols", "datasets", "learners", "churn", "splits", "settings"])
+@pytest.mark.parametrize("topic", ["protocols", "datasets", "learners", "churn", "splits", "settings", "metrics"])
 def test_lists_fit_the_terminal(golfsim_, monkeypatch, topic, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     code, out, _ = golfsim_("list", topic)
@@ -368,6 +371,7 @@ def test_list_alone_tells_what_can_be_listed(golfsim_):
     ("words", "message"),
     [
         (["list", "protocol"], "there is no list of “protocol”\n    did you mean “protocols”?"),
+        (["list", "metrics", "eror"], "“eror” is not among the metrics\n    did you mean “error”?"),
         (["list", "protocols", "newcast"], "“newcast” is not among the protocols\n    did you mean “newscast”?"),
         (["data", "fetch", "mnst"], "there is no data set “mnst”\n    did you mean “mnist”?"),
         (["data", "fetch", "spambase"], "“spambase” is bundled: there is nothing to fetch"),

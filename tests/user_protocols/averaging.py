@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from golfsim.core.kernels import kernel
+from golfsim.core.metrics import Metric
 from golfsim.core.rng import uniform
 from golfsim.protocol.base import Layer, LayerConfig, Protocol
 from golfsim.protocol.overlay import Overlay
@@ -27,6 +28,7 @@ class Averaging(Protocol[AveragingConfig]):
 
     Config = AveragingConfig
     accepts = frozenset({"loss"})
+    metrics = (Metric("variance", "The variance of the values of online nodes.", better="down"),)
 
     def setup(self, world):
         self.value = np.empty(world.nodes)

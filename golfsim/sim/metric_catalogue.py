@@ -1,0 +1,116 @@
+"""All metrics that golfsim logs, from where they are declared: for the command line, the manual and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from golfsim.core.metrics import SUMMARY, Metric
+from golfsim.network import transport
+from golfsim.protocol import base
+from golfsim.protocol.learner import Learner
+from golfsim.protocol.overlay import Overlay
+from golfsim.protocol.records import Published
+from golfsim.scenario.catalogue import Entry
+from golfsim.scenario.reference import table
+from golfsim.sim import attacks, observers, overlay_stats
+from golfsim.sim import metrics as predictions
+
+WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layers", "overlays"
+PUBLISHED = "published records"
+KINDS: dict[type[base.Protocol[Any]], tuple[str, tuple[Metric, ...]]] = {
+    Learner: (LEARNING, (*observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
+    Overlay: (OVERLAYS, overlay_stats.METRICS),
+    Published: (PUBLISHED, attacks.LABEL_METRICS),
+}  # what the simulator measures of a layer, by its kind
+
+HEAD = f"""\
+# Metrics
+
+The log of a run has one row per cycle, layer and metric. This page lists the metrics by the layers that have them, from
+the declarations in the code; `golfsim list metrics` prints the same list.
+
+A metric with `.*` at its end has one value per node. The log has its mean, standard deviation and quantiles over nodes,
+each under its own name. So `error.*` stands for
+{", ".join(f"`error.{part}`" for part in SUMMARY)}.
+A name in braces stands for a number. The last column is `up` where a larger value is better, and `down` where a smaller
+one is. It is empty where this depends on the question.
+
+These names are used
+
+- in `[stop]`, in full and after the name of the layer: `when = "learning.error.mean < 0.1"`,
+- in `[plot]`, which draws means only, without `.mean`: `metric = "error"`,
+- in `golfsim compare --metric`, in full or, for a mean, without `.mean`,
+- in the column `metric` of the table that `golfsim.load` returns.
+
+A protocol of your own declares its metrics in the class attribute `metrics`, a tuple of `golfsim.protocol.Metric`.
+"""
+TITLES = {
+    WORLD: ("The world", "The log has these metrics under the layer name `world`."),
+    EVERY_LAYER: ("Every layer", "Counts of the transport, for each layer separately."),
+    LEARNING: (
+        "Learning layers",
+        "Every layer whose nodes have models. `[observe]` sets how many models are measured. The metrics from `auc` to "
+        "`roc` need `metrics = […]` there, and `membership` needs `attacks = […]`.",
+    ),
+    OVERLAYS: ("Overlays", "Every overlay that stores links, in the cycles that `overlay` in `[observe]` asks for."),
+    PUBLISHED: (
+        "Published records",
+        'Every layer that publishes records, with `attacks = ["label"]` in `[observe]`.',
+    ),
+}
+
+
+def of_layer(protocol: type[base.Protocol[Any]]) -> tuple[Metric, ...]:
+    """Return all metrics that the log may have of a layer of this protocol."""
+    of_kind = (metric for kind, (_, found) in KINDS.items() if issubclass(protocol, kind) for metric in found)
+    return (*transport.METRICS, *of_kind, *protocol.metrics)
+
+
+def find(logged: str) -> Metric | None:
+    """Return the metric that a log calls so, if golfsim or an installed protocol declares it."""
+    return next((metric for _, metric in _declared() if metric.matches(logged)), None)
+
+
+def metrics() -> list[Entry]:
+    """The metrics that a log has, by the layers that have them."""
+    return [
+        {"name": metric.name, "layer": layer, "about": metric.about, "unit": metric.unit}
+        | {"better": metric.better, "summary": metric.summary, "settings": []}
+        for layer, metric in _declared()
+    ]
+
+
+def page() -> str:
+    """Return the complete page of the manual."""
+    layers = dict.fromkeys(layer for layer, _ in _declared())
+    return "\n".join([HEAD, *(part for layer in layers for part in _section(layer))])
+
+
+def shown(entry: Entry) -> str:
+    """Return the name of a metric for readers, with `.*` where the log has several names."""
+    return f"{entry['name']}{'.*' if entry['summary'] else ''}"
+
+
+def _declared() -> Iterator[tuple[str, Metric]]:
+    """Yield every declared metric with its layer; protocols come last, since they have to be loaded."""
+    yield from ((WORLD, metric) for metric in observers.WORLD_METRICS)
+    yield from ((EVERY_LAYER, metric) for metric in transport.METRICS)
+    yield from ((layer, metric) for layer, found in KINDS.values() for metric in found)
+    yield from _of_protocols()
+
+
+@cache
+def _of_protocols() -> tuple[tuple[str, Metric], ...]:
+    return tuple((name, metric) for name in base.installed() for metric in base.find(name, Path()).metrics)
+
+
+def _section(layer: str) -> Iterator[str]:
+    title, about = TITLES.get(layer, (f"`{layer}`", ""))
+    yield f"## {title}\n"
+    if about:
+        yield f"{about}\n"
+    rows = [(f"`{shown(e)}`", e["about"], e["unit"], e["better"]) for e in metrics() if e["layer"] == layer]
+    yield table(("name", "meaning", "unit", "better"), rows)

@@ -41,6 +41,7 @@ ENTRIES = {
     "uniform": Entry({"use": "uniform"}),
     "static_overlay": Entry({"use": "static_overlay", "neighbours": 4}),
     "newscast": Entry({"use": "newscast", "view": 6}),
+    "cyclon": Entry({"use": "cyclon", "view": 6, "shuffle": 3}),
     "golf": Entry(GOLF, (PEERS,), data=True),
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
     "golf over newscast": Entry(GOLF, (VIEWS,), data=True),

@@ -159,6 +159,59 @@ def newscast_cycle(views, order, online, now, key, liveness, size):
     return views, asked
 
 
+def cyclon_cycle(views, order, now, key, length, size, request_arrives, answer_arrives):
+    """One cycle of CYCLON's enhanced shuffling (Voulgaris, Gavidia & van Steen 2005, section 2.3).
+
+    A view is a list of (peer, age). The two functions say which messages (from, to) arrive. Draws 0 … length−1 of the
+    initiator choose what it sends, draws length … 2·length−1 what its partner sends.
+    """
+    views = [list(view) for view in views]
+
+    def subset(view, count, i, k):
+        """Random members of a view; the others."""
+        rest, chosen = list(view), []
+        for place in range(count):
+            other = below(draw(key, now, i, k + place), len(rest))
+            chosen.append(rest[other])
+            rest[other] = rest[0]  # as a shuffle in place does: the first of the rest takes the free place
+            rest.pop(0)
+        return chosen, rest
+
+    def updated(node, chosen, rest, received):
+        """Empty places first; then received entries replace those that were sent, the last one first."""
+        kept, extra = list(chosen), list(rest)
+        replaceable = len(kept)
+        for peer, age in received:
+            if peer == node or peer in [known for known, _ in kept + extra]:
+                continue
+            if len(kept) + len(extra) < size:
+                extra.append((peer, age))
+            elif replaceable:
+                replaceable -= 1
+                kept[replaceable] = (peer, age)
+        return kept + extra
+
+    for i in order:
+        if not views[i]:
+            continue
+        aged = [(peer, age + 1) for peer, age in views[i]]  # step 1
+        highest = max(age for _, age in aged)
+        place = [age for _, age in aged].index(highest)
+        partner = aged[place][0]  # step 2
+        aged[place] = aged[-1]
+        aged.pop()
+        chosen, rest = subset(aged, min(length - 1, len(aged)), i, 0)
+        views[i] = chosen + rest
+        if not request_arrives(i, partner):
+            continue
+        offered = [*chosen, (i, 0)]  # steps 3 and 4
+        returned, others = subset(views[partner], min(length, len(views[partner])), i, length)  # step 5
+        views[partner] = updated(partner, returned, others, offered)
+        if answer_arrives(partner, i):
+            views[i] = updated(i, chosen, rest, returned)  # steps 6 and 7
+    return views
+
+
 # ------------------------------------------------------------------------------------------------ learning
 
 

@@ -43,7 +43,7 @@ class _Reference:
                 return value
             if isinstance(value, str) and value in fitting:
                 return layers[value]
-            kind = wanted.__name__.lower()
+            kind = wanted.kind()
             known = ", ".join(f"“{name}”" for name in fitting) or "none so far"
             raise PydanticCustomError(
                 "layer",
@@ -106,6 +106,11 @@ class Protocol(Stateful, Generic[C]):
         self.config = config
         self._seed = self._secret_seed = seed
         self._folder = folder  # where relative paths of the scenario begin
+
+    @classmethod
+    def kind(cls) -> str:
+        """What messages call a layer of this class."""
+        return cls.__name__.lower()
 
     def key(self, purpose: str) -> np.uint64:
         """The key for the draws of one purpose of this layer."""

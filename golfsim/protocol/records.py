@@ -178,6 +178,11 @@ class RawRecords(Records[LayerConfig]):
         self.stop = self._begin + (0 if arrival else counts)
 
     @classmethod
+    def kind(cls) -> str:
+        """What messages call this layer."""
+        return "raw"
+
+    @classmethod
     def stand_in(cls) -> RawRecords:
         """A raw layer without records, for checking a scenario before its data is loaded."""
         return cls(np.zeros((0, 1), np.float32), np.zeros(0, np.int32), np.zeros(0, np.int64), 2)

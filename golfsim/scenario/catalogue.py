@@ -47,7 +47,7 @@ def type_name(annotation: Any) -> str:
         return type_name(inner) + limits(details)
     kind = origin or annotation
     if isinstance(kind, type) and issubclass(kind, base.Protocol):
-        return f"name of an earlier layer ({kind.__name__.lower()})"
+        return f"name of an earlier layer ({kind.kind()})"
     arguments = [type_name(a) for a in get_args(annotation) if a not in (type(None), ...)]
     if origin is tuple:
         return f"list of {' | '.join(dict.fromkeys(arguments))}"

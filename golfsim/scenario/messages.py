@@ -59,7 +59,11 @@ class Neighbours:
 
     def of_kind(self, kind: str) -> list[str]:
         """The earlier layers of a kind: overlay, records, learner."""
-        return [n for n, layer in self.earlier.items() if kind in (c.__name__.lower() for c in type(layer).__mro__)]
+        return [
+            n
+            for n, layer in self.earlier.items()
+            if kind in (c.kind() for c in type(layer).__mro__ if hasattr(c, "kind"))
+        ]
 
 
 class ScenarioError(UserError):

@@ -130,7 +130,7 @@ ONE_MISTAKE = {
     ),
     "a missing key of a layer": (
         changed(("view = 20\n", "")),
-        "s.toml:12: peers.view: missing\n    how many descriptors a node keeps",
+        "s.toml:12: peers.view: missing\n    the number of descriptors that a node keeps",
     ),
     "text for a number": (
         changed(("cycles = 5", 'cycles = "5"')),

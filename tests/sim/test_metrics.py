@@ -2,8 +2,8 @@
 
 import golden
 import pytest
+from entries import ENTRIES, GOLF, VIEWS, scenario
 from helpers import AVERAGING, HERE, finished
-from test_contract import ENTRIES, GOLF, VIEWS, scenario
 
 from golfsim.cli import manual
 from golfsim.compare.strategies import WORDS, better_of

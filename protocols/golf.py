@@ -380,7 +380,7 @@ class Golf(Descent[GolfConfig]):
 
     def _deliver(self, world: World, peer: NDArray[np.int32], arrives: NDArray[np.bool_], forgery: Forgery) -> None:
         """Let messages arrive at once; beside what comes next, unless models are so large that this is short."""
-        cycle, order, alone = world.cycle, world.order, self.w[0].nbytes > LARGE or not world.has_apart
+        cycle, order, alone = world.cycle, world.order, self.w[0].nbytes > LARGE or not world.pipeline.active
         threads = world.threads if alone else max(1, world.threads - 1)
 
         def receive() -> None:
@@ -391,7 +391,7 @@ class Golf(Descent[GolfConfig]):
         if alone:
             receive()
         else:
-            world.later(receive)
+            world.pipeline.later(receive)
 
     def _forgery(self, world: World) -> Forgery:
         if not len(self.old):

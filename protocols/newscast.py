@@ -248,7 +248,7 @@ class Newscast(ViewOverlay[ViewConfig]):
 
     Config = ViewConfig
     accepts = frozenset({"loss", "delay", "partition"})
-    apart = True
+    overlaps = True
 
     def setup(self, world: World) -> None:
         """Allocate empty views, and a mailbox where messages take time."""

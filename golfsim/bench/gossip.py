@@ -39,8 +39,8 @@ def cycles(simulation: Simulation, count: int) -> Callable[[], None]:
 
     def run() -> None:
         for _ in range(count):
-            simulation.begin_cycle()
-        simulation.world.settle()
+            simulation.step(settle=False)
+        simulation.pipeline.settle()
 
     return run
 

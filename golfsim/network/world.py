@@ -11,13 +11,25 @@ from numpy.typing import NDArray
 
 from golfsim.core import rng
 from golfsim.core.state import Stateful
-from golfsim.core.threads import Beside
 from golfsim.network import churn
 from golfsim.network.adversaries import AdversaryConfig, Tampering
 from golfsim.network.transport import Transport
 
 EVERYBODY = np.empty(0, np.bool_)
 NOBODY = np.empty(0, np.int32)
+
+
+class AtOnce:
+    """Do all work of a turn in the turn itself. `golfsim.sim.pipeline.Pipeline` lets some of it overlap."""
+
+    active = False  # whether `later` postpones work
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do a piece of work that ends a layer's turn."""
+        work()
+
+    def settle(self) -> None:
+        """Wait until all work is done."""
 
 
 class World(Stateful):
@@ -31,7 +43,7 @@ class World(Stateful):
     """
 
     _not_state = frozenset(
-        {"nodes", "threads", "seed", "label", "order", "came", "first", "fresh", "churn", "tampering", "has_apart"}
+        {"nodes", "threads", "seed", "label", "order", "came", "first", "fresh", "churn", "tampering", "pipeline"}
     )
 
     def __init__(
@@ -62,23 +74,8 @@ class World(Stateful):
         self.transport = transport
         self._order_key = rng.key(seed, "world", "order")
         self._shuffled = shuffled
-        self._beside = Beside()
-        self.has_apart = False
+        self.pipeline = AtOnce()
         transport.attach(self)
-
-    def later(self, work: Callable[[], None]) -> None:
-        """Do the last of a layer's turn beside layers that stand apart, where there are threads and such layers.
-
-        The engine waits for it before anybody looks at what it changes; it must not look at the world, which goes on.
-        """
-        if self.threads > 1 and self.has_apart:
-            self._beside.begin(work)
-        else:
-            work()
-
-    def settle(self) -> None:
-        """Wait until all that was begun is done."""
-        self._beside.end()
 
     def advance(self) -> None:
         """Begin the next cycle: who is online, who has just come, who acts when."""

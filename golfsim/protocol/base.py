@@ -96,7 +96,7 @@ class Protocol(Stateful, Generic[C]):
 
     Config: ClassVar[type[LayerConfig]] = LayerConfig
     accepts: ClassVar[frozenset[str]] = frozenset()  # of loss, delay, partition: what its messages may suffer
-    apart: ClassVar[bool] = False  # its turn touches only what is its own, and others read that only in their turns
+    overlaps: ClassVar[bool] = False  # its turn uses only its own arrays, which other layers read only in their turns
     secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect somebody
     metrics: ClassVar[tuple[Metric, ...]] = ()  # what `observe` returns, and `{name}_error` for each name in `others`
     _not_state = frozenset({"name", "config"})

@@ -187,14 +187,17 @@ class RawRecords(Records[LayerConfig]):
         """A raw layer without records, for checking a scenario before its data is loaded."""
         return cls(np.zeros((0, 1), np.float32), np.zeros(0, np.int32), np.zeros(0, np.int64), 2)
 
+    def changes(self, world: World) -> bool:
+        """Return whether records arrive or labels are turned in this cycle."""
+        flips = world.tampering.flips[self._flipped :]
+        return self._arrival is not None or any(start <= world.cycle for start, _ in flips)
+
     def step(self, world: World) -> None:
         """Let records arrive and retire, and bad peers turn their labels."""
         if self._arrival:
-            world.settle()
             self._arrive(self._arrival, world.cycle)
         for start, nodes in world.tampering.flips[self._flipped :]:
             if start <= world.cycle:
-                world.settle()
                 self._flip(nodes)
                 self._flipped += 1
 

@@ -213,7 +213,7 @@ def cycle_through(simulation: Simulation, task: Task, told: Reporting, interrupt
     """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
     saved = time.monotonic()
     while not simulation.finished:
-        simulation.begin_cycle()
+        simulation.step(settle=False)
         check_metric(simulation)
         told.cycle(simulation.world.cycle, last_error(simulation))
         if simulation.finished:
@@ -223,7 +223,7 @@ def cycle_through(simulation: Simulation, task: Task, told: Reporting, interrupt
             saved = time.monotonic()
         if interrupt.asked:
             return "interrupted"
-    simulation.world.settle()
+    simulation.pipeline.settle()
     return "finished" if simulation.world.cycle >= simulation.scenario.cycles else "stopped"
 
 

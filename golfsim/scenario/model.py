@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,6 +59,7 @@ class Scenario(Settings):
     )
 
     _source: Source = PrivateAttr()
+    _layers: list[dict[str, Any]] = PrivateAttr()  # the checked settings of each layer
 
     @classmethod
     def load(cls, file: str | Path, changes: Changes = (), *, allow_code: bool = False) -> Scenario:
@@ -123,6 +125,8 @@ class Scenario(Settings):
         found += _cross_checks(scenario, layers, {problem.path[0] for problem in found})
         if found:
             raise source.complain(found)
+        configs = (layer.config for layer in layers.values())
+        scenario._layers = [config.model_dump(mode="json", by_alias=True, exclude_none=True) for config in configs]
         return scenario
 
     @classmethod
@@ -172,9 +176,7 @@ class Scenario(Settings):
 
     def _spelt_out(self) -> dict[str, Any]:
         tree = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"protocol", "sweep", "case"})
-        layers = self.stack(self.seed, RawRecords.stand_in() if self.data else None).values()
-        tree["protocol"] = [layer.config.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
-        return tree
+        return tree | {"protocol": copy.deepcopy(self._layers)}
 
 
 def _without(tree: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:

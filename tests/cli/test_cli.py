@@ -404,7 +404,7 @@ def test_a_bad_scenario_ends_a_process_with_status_2_and_a_message(tmp_path):
     ended = process("run", file)
     out, err = ended.communicate(timeout=60)
     assert (ended.returncode, out) == (2, "")
-    assert err.startswith(f'{file}:2: seed: expected an integer; got "x"\n    the seed of the first run')
+    assert err.startswith(f'{file}:2: seed: expected an integer; got "x"\n    seed of the first run')
     assert "Traceback" not in err
 
 

@@ -193,7 +193,7 @@ def test_a_fault_is_survived_or_refused_with_a_message(entry, fault):
     ]
     if refusing:
         who = "|".join(refusing)
-        with pytest.raises(ScenarioError, match=rf"transport\.{fault}: “({who})” .* cannot have {fault}"):
+        with pytest.raises(ScenarioError, match=rf"transport\.{fault}: “({who})” .* does not support {fault}"):
             simulation(table)
         return
     totals = finished(table).world.transport.totals("subject")

@@ -291,7 +291,7 @@ def test_an_empty_file_is_named(tmp_path, text):
 
 
 def test_no_test_records_are_named(tmp_path):
-    assert_data_refused(tmp_path, CSV, "data.test", "none is left for testing", test=1e-300)
+    assert_data_refused(tmp_path, CSV, "data.test", "no records are left for testing", test=1e-300)
 
 
 @pytest.mark.parametrize("key", ["train", "test"])

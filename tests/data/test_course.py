@@ -94,7 +94,7 @@ def test_the_raw_log_gives_the_same_matrix_through_the_importers(tmp_path, name,
     assert (tmp_path / name).read_text().count("student") in (1, len(written))
 
 
-def test_a_raw_form_that_does_not_exist_is_told(tmp_path):
+def test_a_raw_form_that_does_not_exist_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"log\.txt has an unknown format") as caught:
         generated.write_log(tmp_path / "log.txt", 10, 1)
     assert "csv" in caught.value.hint

@@ -94,7 +94,7 @@ def test_the_frame_of_events_shows_them_one_a_row():
         (lambda d: CsvImporter((Field("who", "text"),), "who").read("x"), "the name “who” is used twice", "names"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(ask, what, hint):
+def test_an_unknown_name_is_reported_with_the_valid_ones(ask, what, hint):
     with pytest.raises(UserError) as caught:
         ask(dataset(event("anna", 1.0)))
     assert what in caught.value.what
@@ -169,7 +169,7 @@ GOOD = "a,1,click,2,x,\n"
         ("", "line 1: the name “who” is missing", ""),
     ],
 )
-def test_a_bad_csv_is_told_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
+def test_a_bad_csv_is_reported_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
     assert_told(IMPORTERS["csv"], tmp_path / "log.csv", text.encode(), what, hint)
 
 
@@ -192,12 +192,12 @@ def test_a_bad_csv_is_told_with_line_field_and_what_was_expected(tmp_path, text,
         ('{"who": "a", "when": {}, "kind": "click"}', "line 1: “when” is “{}”", "expected a time like"),
     ],
 )
-def test_a_bad_json_line_is_told_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
+def test_a_bad_json_line_is_reported_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
     assert_told(IMPORTERS["jsonl"], tmp_path / "log.jsonl", text.encode(), what, hint)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_file_that_cannot_be_read_is_told(tmp_path, form):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path, form):
     assert_told(IMPORTERS[form], tmp_path / "log", b"\xff\xfe\x00", "not UTF-8 text", "save it as UTF-8")
     for path, why in ((tmp_path, "directory"), (tmp_path / "none", "No such file")):
         with pytest.raises(UserError, match=why):
@@ -268,7 +268,7 @@ def test_without_examples_the_matrix_is_empty_and_keeps_its_columns():
 @pytest.mark.parametrize(
     ("bad", "label", "name"), [(math.nan, 0.0, "bad"), (math.inf, 0.0, "bad"), (1.0, math.nan, "label")]
 )
-def test_a_feature_that_is_not_finite_is_told_with_its_name_and_entity(bad, label, name):
+def test_a_feature_that_is_not_finite_is_reported_with_its_name_and_entity(bad, label, name):
     with pytest.raises(UserError, match=f"“{name}” of “a” is (nan|inf)"):
         Featurizer({"good": count, "bad": lambda _: bad}).matrix([Example("a", dataset(), label)])
 
@@ -333,7 +333,7 @@ def test_the_pipeline_computes_what_pandas_computes(course):
     np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(float), rtol=1e-12, atol=1e-12)
 
 
-def test_nodes_alone_compute_the_rows_of_the_whole_matrix_bit_for_bit(course):
+def test_each_node_separately_computes_its_rows_of_the_complete_matrix_bit_for_bit(course):
     _, events = course
     whole = generated.CSV.matrix(events)
     alone = [generated.CSV.of_node(events, student) for student in events.entities]

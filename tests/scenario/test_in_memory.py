@@ -109,7 +109,7 @@ def test_workers_get_what_was_given_and_runs_that_are_there_are_not_made_again(t
         (learning(), {"data": pd.DataFrame({"a": [1, "x", None]})}, "cannot be stored as Parquet"),
     ],
 )
-def test_data_that_does_not_fit_is_told(table, config, more, message):
+def test_data_that_does_not_fit_is_reported(table, config, more, message):
     with pytest.raises(UserError, match=message):
         Simulation(Scenario.of(config, **({"data": table, "label": "kind"} | more)))
 
@@ -168,13 +168,13 @@ def test_a_run_is_known_by_the_graph_that_was_given():
         (tree({"name": "peer"}, nodes=3), nx.path_graph(3), "no layer has this name\n    did you mean “peer”?"),
     ],
 )
-def test_a_graph_that_does_not_fit_is_told(config, graph, message):
+def test_a_graph_that_does_not_fit_is_reported(config, graph, message):
     with pytest.raises(UserError) as raised:
         Simulation(Scenario.of(config, graphs={"peers": graph}))
     assert message in str(raised.value)
 
 
-def test_a_matrix_that_is_none_is_told(tmp_path):
+def test_a_matrix_that_is_none_is_reported(tmp_path):
     (tmp_path / "graph.npz").write_text("0 1")
     with pytest.raises(UserError, match=r"not a matrix that scipy.sparse has saved"):
         Simulation(Scenario.of(tree(GRAPH | {"file": "graph.npz"}, nodes=3), tmp_path))

@@ -412,7 +412,7 @@ def test_several_mistakes_are_told_together_in_the_order_of_the_file(complaints)
     ]  # fmt: skip
 
 
-def test_an_empty_file_is_told_all_it_lacks(complaints):
+def test_an_empty_file_is_reported_all_it_lacks(complaints):
     keys = [message.split(": ")[1] for message in complaints("# nothing")]
     assert keys == ["name", "seed", "cycles", "nodes.number"]
 
@@ -481,7 +481,7 @@ def test_a_change_makes_the_table_it_needs(load):
         (f"seed={10**30}", f"--set seed={10**30}: seed: expected an integer of at most 64 bits"),
     ],
 )
-def test_a_bad_change_is_told_as_it_was_written(complaints, change, message):
+def test_a_bad_change_is_reported_as_it_was_written(complaints, change, message):
     (told,) = complaints(GOOD, [change])
     assert told.startswith(message)
 

@@ -155,7 +155,7 @@ def test_a_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path))
     (tmp_path / "kernels").mkdir()
     os.chown(tmp_path / "kernels", 12345, 12345)
-    with pytest.raises(PermissionError, match="belongs to somebody else"):
+    with pytest.raises(PermissionError, match="belongs to another user"):
         paths.private("kernels", "hash")
 
 

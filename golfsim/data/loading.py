@@ -215,7 +215,7 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Unscaled, int
     size = records * card.features * DRAWN_BYTES
     if size > available():
         raise UserError(
-            f"{records} generated records need {readable(size)} of memory, {readable(available())} available",
+            f"{records} generated records need {readable(size)} of memory; {readable(available())} are available",
             key="data.test" if config.train is None or held_out > config.train else "data.train",
             hint="generate fewer records",
         )

@@ -133,8 +133,8 @@ def test_a_condition_on_a_metric_that_is_not_there_is_told(golfsim_, averaging, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("nodes.number=10", "10 nodes of 2 records hold 20 of the 80 records\n    set leave_out = true"),
-        ("nodes.number=99", "99 nodes of 2 records need 198 records; there are 80\n    set repeat = true"),
+        ("nodes.number=10", "10 nodes of 2 records hold only 20 of the 80 records\n    set leave_out = true"),
+        ("nodes.number=99", "99 nodes of 2 records need 198 records; the data has 80\n    set repeat = true"),
     ],
 )
 def test_a_mistake_that_shows_only_with_the_data_is_told_with_its_place(golfsim_, learning, tmp_path, change, message):

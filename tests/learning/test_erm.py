@@ -135,7 +135,7 @@ def test_a_fit_that_does_not_converge_is_an_error_that_names_the_node(rng):
     rows = problem(rng, [9, 9, 9], 3)
     nodes = np.array([2, 1], np.int32)
     with pytest.raises(
-        UserError, match=r"node 2 .* length .* above the tolerance .* \(2 of 2 nodes did not converge\)"
+        UserError, match=r"node 2 .* above the tolerance .* \(2 of 2 nodes did not converge\)"
     ) as caught:
         erm.fit(nodes, rows, 1, KINDS["logistic"], np.full(2, 0.1), solver=Solver(1e-9, most=1, layer="mine"))
     assert caught.value.key == "mine.tolerance"

@@ -398,7 +398,7 @@ def test_one_mistake_gives_one_message_with_its_place(complaints, text, message)
     assert told.startswith(message)
 
 
-def test_several_mistakes_are_told_together_in_the_order_of_the_file(complaints):
+def test_several_errors_are_reported_together_in_the_order_of_the_file(complaints):
     text = changed(
         ("cycles = 5", 'cycles = "5"'), ('set = "random"', 'set = "rndom"'), ('"l1"]', '"l7"]'),
         ("view = 20", "vieww = 20"), ('"pegasos"', '"pegasus"'), ('every = "log"', "every = 0"),
@@ -486,7 +486,7 @@ def test_a_bad_change_is_reported_as_it_was_written(complaints, change, message)
     assert told.startswith(message)
 
 
-def test_several_bad_changes_are_told_together(complaints):
+def test_several_invalid_changes_are_reported_together(complaints):
     assert len(complaints(GOOD, ["a=1", "b=2", "cycles.x=3"])) == 3
 
 

@@ -1,1 +1,1 @@
-"""What everything rests on: errors, paths, random numbers, kernels, threads, checked settings."""
+"""Basic modules: errors, paths, random numbers, kernels, threads, checked settings."""

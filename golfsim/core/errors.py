@@ -1,17 +1,17 @@
-"""What a user did wrong, told without a traceback."""
+"""Report errors of the user without a traceback."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-FEW = 20  # names that a hint lists
+FEW = 20  # largest number of names that a hint lists
 
 
 class UserError(Exception):
-    """A mistake of the user's: what it is, which key it stands at, and what to do about it.
+    """An error of the user: what is wrong, at which key, and a hint how to correct it.
 
-    `key` is the path of the scenario key at fault (``data.file``, ``learning.peers``); whoever knows the file adds
-    its name and line, and sets `placed`. `docs` is the page of the manual that explains it (`golfsim help`).
+    `key` is the path of the scenario key (``data.file``, ``learning.peers``). Code that knows the file adds its name
+    and line to the message and sets `placed`. `docs` is the page of the manual that explains the key (`golfsim help`).
     """
 
     placed = False
@@ -30,7 +30,7 @@ class UserError(Exception):
 
 
 def closest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid word that looks most like `word`, if one does."""
+    """Return the valid word that is most similar to `word`, or None if none is similar."""
     import difflib
 
     by_lower = {name.lower(): name for name in valid}
@@ -39,7 +39,7 @@ def closest(word: str, valid: Iterable[str]) -> str | None:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """A hint that names the valid word nearest to `word`, or all of them where there are few."""
+    """Return a hint with the valid word most similar to `word`, or with all valid words if there are few."""
     valid = list(valid)
     close = closest(word, valid)
     if close is not None:

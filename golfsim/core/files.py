@@ -1,4 +1,4 @@
-"""Files that are written aside and renamed, so that nobody ever sees half of one."""
+"""Write files atomically: under a temporary name, then renamed, so that incomplete files are never visible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def _to_disk(path: str) -> None:
-    """Wait until a file is on the disk: renamed before that, it could be empty after a power cut."""
+    """Wait until a file is on the disk: if it were renamed earlier, it could be empty after a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -20,7 +20,7 @@ def _to_disk(path: str) -> None:
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file aside and rename it, so that nobody ever sees half of it."""
+    """Write a file under a temporary name and rename it, so that an incomplete file is never visible."""
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:

@@ -1,4 +1,4 @@
-"""The one decorator that compiles a kernel, and where compiled code is kept."""
+"""Compile kernels, and choose the folder for compiled code."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from golfsim.core.provenance import ROOTS, WITH_KERNELS, digest_of, sources
 
 UNUSED_DAYS = 30
 CPU = "GOLFSIM_CPU"  # “native”: compile for this processor
-BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}  # by machine; elsewhere LLVM's generic one
+BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}  # by machine; other machines use LLVM's “generic”
 NEEDED = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # what x86-64-v3 adds to x86-64-v2
-USERS = "golfsim_user_"  # how the names of modules begin that a scenario names by their file
+USERS = "golfsim_user_"  # prefix of the names of modules that a scenario loads from a user's file
 
 
 def _fix_target() -> str:
-    """Compile for the same processor on every machine, and return its name in LLVM's words.
+    """Compile for the same processor on every machine, and return its LLVM name.
 
-    numba has one compiler per process. It is made when the first function is compiled. A program that has compiled
-    functions of its own before it imports golfsim keeps the compiler that it has, which is for its own processor.
+    numba has one compiler per process, which it creates when it compiles the first function. If a program has compiled
+    functions before it imports golfsim, the existing compiler remains, which compiles for the processor of the machine.
     """
     wanted, machine = os.environ.get(CPU, ""), platform.machine()
     if wanted not in ("", "native"):
-        raise UserError(f"{CPU} is “{wanted}”", hint="set it to “native” to compile for this processor, or not at all")
+        hint = "set it to “native” to compile for this processor, or unset it"
+        raise UserError(f"{CPU} is “{wanted}”, which is not a valid value", hint=hint)
     begun = "_toplevel_target_context" in vars(numba.core.registry.cpu_target)
     there = llvm.get_host_cpu_features()
     old = machine in BASELINES and not all(there.get(feature) for feature in NEEDED)
@@ -49,34 +50,34 @@ TARGET = _fix_target()  # recorded in run.json
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a module-level function over arrays and scalars: no GIL, cached on disk, division as in numpy.
+    """Compile a module-level function over arrays and scalars: without GIL, cached on disk, with numpy's division.
 
-    Every sum and product is taken as it is written (see `golfsim.core.simd` for sums in several lanes), so that it has
-    the same bits on every processor, in every version of the compiler, and wherever the function is inlined.
+    Sums and products are evaluated in the order of the code (see `golfsim.core.simd` for sums in several lanes). So
+    results have the same bits on every processor, in every version of the compiler, and wherever a function is inlined.
     """
     return _compiled(function)
 
 
 def leaf(function: Callable[..., Any]) -> Any:
-    """Compile a kernel that allocates nothing and makes no slices, for use inside other kernels.
+    """Compile a kernel that allocates no memory and creates no slices, for use inside other kernels.
 
-    It does without reference counts: their atomic operations keep the memory accesses of successive events from
-    overlapping, which costs more than the arithmetic.
+    It has no reference counts: their atomic operations would prevent overlapping memory accesses of successive events,
+    which costs more time than the arithmetic.
     """
     return _compiled(function, _nrt=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a leaf that is put into the place of each call: for what is small and called for every event.
+    """Compile a leaf that is inlined at each call: for small functions that are called for every event.
 
-    A call passes each array as seven numbers, which for a short row costs more than the row.
+    A call passes each array as seven numbers, which costs more than the work on a short row.
     """
     return _compiled(function, _nrt=False, forceinline=True)
 
 
 @contextmanager
 def when_compiling(tell: Callable[[], None]) -> Iterator[None]:
-    """Call `tell` once if a kernel is compiled in this block instead of being loaded from the disk."""
+    """Call `tell` once if a kernel is compiled in this block and not loaded from the disk."""
     from numba.core import event
 
     class FirstTime(event.Listener):  # type: ignore[misc]
@@ -108,11 +109,12 @@ def _compiled(function: Callable[..., Any], **more: Any) -> Any:
 
 
 def cache_folder(source: Path, users: bool = False) -> Path | None:
-    """The folder for the compiled code of a source file, private to the user; None where none can be written.
+    """Return the folder for the compiled code of a source file, private to the user; None if it cannot be written.
 
-    numba looks only at the file a function stands in, but a kernel also contains the kernels it calls from other
-    files. So the folder's name is a hash of all our sources and, for a user's file, of the Python files beside it. A
-    file of ours that is loaded as a user's counts as one: what is compiled remembers the name of its module.
+    numba checks only the file that contains a function, but a kernel also contains the kernels that it calls from other
+    files. So the name of the folder is a hash of all golfsim sources and, for a user's file, of the Python files in the
+    same folder. A golfsim file that is loaded as a user's file is treated as a user's file, since compiled code depends
+    on the name of its module.
     """
     ours = not users and any(root in source.parents for root in ROOTS)
     return _folder_for("" if ours else digest_of(sorted(source.parent.glob("*.py"))))
@@ -123,7 +125,7 @@ def _folder_for(beside: str) -> Path | None:
     name = digest_of(sources(WITH_KERNELS)) + beside
     try:
         new = not (user_cache() / "kernels" / name).is_dir()
-        folder = private("kernels", name)  # numba keeps pickles there, and loads them
+        folder = private("kernels", name)  # numba stores and loads pickles there
         if new:
             _forget_unused(folder.parent)
         os.utime(folder)

@@ -1,8 +1,8 @@
-"""Elementary functions and matrix products with the same bits on every processor.
+"""Compute elementary functions and matrix products with the same bits on every processor.
 
-numpy and BLAS choose their code by the processor, and its results differ in the last bits. Here everything is made of
-sums, products, divisions and square roots, which IEEE 754 rounds in one way only. All functions may be used in kernels;
-a loop over them fills vector registers.
+numpy and BLAS choose their code by the processor, and the results differ in the last bits. The functions here use only
+sums, products, divisions and square roots, whose rounding IEEE 754 defines. They can be used in kernels, and a compiler
+can vectorise a loop over them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ MANTISSA = 52  # bits
 BIAS = 1023
 LEAST = np.float64(math.sqrt(0.5)).view(np.int64)  # the bits of the smallest number of [√½, √2)
 LN_2 = math.log(2)
-LN_2_HIGH = 0.6931467056274414  # the first twenty bits of ln 2: times a whole number k below 2¹¹ it is exact
+LN_2_HIGH = 0.6931467056274414  # the first twenty bits of ln 2: its product with an integer k below 2¹¹ is exact
 LN_2_LOW = 4.7493250390316726e-07  # the rest
-ROUND = 1.5 * 2.0**MANTISSA  # a number plus this has no digits after the point
+ROUND = 1.5 * 2.0**MANTISSA  # adding this number rounds to an integer
 ROUND_BITS = np.float64(ROUND).view(np.int64)
 
 
 @inlined
 def _polynomial(x, c0, c1, c2, c3, c4, c5):
-    """Return c0 + c1·x + … + c5·x⁵."""
+    """Return c0 + c1·x + … + c5·x⁵ for numbers or vectors."""
     return fused(fused(fused(fused(fused(c5, x, c4), x, c3), x, c2), x, c1), x, c0)
 
 
 @inlined
 def exp(x):
-    """Return e^x: e^x = 2^k·e^r with a whole k and r between ±ln(2)/2, and a Taylor series for e^r."""
+    """Return e^x as 2^k·e^r, with an integer k, r between ±ln(2)/2, and a Taylor series for e^r."""
     y = min(max(np.float64(x), -746.0), 710.0)
     shifted = fused(y, 1 / LN_2, ROUND)
     k = np.float64(shifted).view(np.int64) - ROUND_BITS
@@ -53,10 +53,10 @@ def exp(x):
 def log(u):
     """Return the natural logarithm of a positive number that is not below 2⁻¹⁰²².
 
-    u = m·2^e with m of [√½, √2), and ln m = t + t³·P(t²) with t = 2(m−1)/(m+1). P is the minimax polynomial of degree
-    6; its error is 1.3·10⁻¹⁸ of the result. Its first coefficients are close to those of the series: 1/12, 1/80, 1/448.
-    Processors without AVX-512 can neither shift signed words in vector registers nor turn them into numbers. So e is
-    shifted together with its bias, and becomes a number by way of its bits.
+    u = m·2^e with m in [√½, √2), and ln m = t + t³·P(t²) with t = 2(m−1)/(m+1). P is the minimax polynomial of degree
+    6; its relative error is 1.3·10⁻¹⁸. Its first coefficients are close to those of the series: 1/12, 1/80, 1/448.
+    Processors without AVX-512 can neither shift signed words in vector registers nor convert them to floating point. So
+    e is shifted together with its bias, and converted by manipulating its bits.
     """
     bits = np.float64(u).view(np.int64)
     above = np.uint64(bits - LEAST + (BIAS << MANTISSA)) >> np.uint64(MANTISSA)  # e + BIAS
@@ -78,20 +78,20 @@ def dot(x, y):
 
 @inlined
 def log1p(x):
-    """Return ln(1 + x) for x of 0 and more; where 1 + x is rounded, what it lost is added."""
+    """Return ln(1 + x) for x ≥ 0, with a correction for the rounding of 1 + x."""
     u = 1 + x
     return log(u) + (x - (u - 1)) / u
 
 
 @inlined
 def power(u, exponent):
-    """Return a positive number to any power."""
+    """Return the power of a positive number."""
     return exp(exponent * log(u))
 
 
 @inlined
 def cos_of_turns(u):
-    """Return cos(2πu) for u from 0 to 1: by Taylor series within an eighth of a turn of the nearest quarter."""
+    """Return cos(2πu) for u from 0 to 1, by Taylor series around the nearest quarter of a turn."""
     quarters = 4 * np.float64(u)
     shifted = quarters + ROUND
     quarter = (np.float64(shifted).view(np.int64) - ROUND_BITS) & 3
@@ -105,7 +105,7 @@ def cos_of_turns(u):
     return -size if quarter == 1 or quarter == 2 else size
 
 
-# ------------------------------------------------------------------------------------------------------- whole arrays
+# ------------------------------------------------------------------------------------------------------------- arrays
 
 
 @kernel
@@ -126,14 +126,14 @@ def exp_of(x: Any) -> NDArray[np.float64]:
 
 
 def log_of(x: Any) -> NDArray[np.float64]:
-    """Return the natural logarithm of each number of an array; that of 0 is −∞."""
+    """Return the natural logarithm of each number of an array; the logarithm of 0 is −∞."""
     numbers = np.asarray(x, np.float64)
     found = _filled(_fill_log, np.where(numbers > 0, numbers, 1.0))
     return np.where(numbers > 0, found, -np.inf)
 
 
 def power_of(x: Any, exponent: float) -> NDArray[np.float64]:
-    """Return each number of an array, none below 0, to a positive power."""
+    """Return the positive power of each number of an array; all numbers must be at least 0."""
     return exp_of(exponent * np.maximum(log_of(x), -1e300))
 
 
@@ -146,12 +146,15 @@ def _filled(fill: Any, x: Any) -> NDArray[np.float64]:
 
 # ---------------------------------------------------------------------------------------------------- matrix products
 
-ROWS, COLUMNS = 4, 16  # of a tile whose sums stay in registers
+ROWS, COLUMNS = 4, 16  # the shape of a tile whose sums stay in registers
 
 
 @kernel
 def _products(a, b, out):
-    """out[i, j] = Σ a[i, f]·b[j, f], added in the order of f; rows of a are padded to fours, columns to sixteens."""
+    """Compute out[i, j] = Σ a[i, f]·b[j, f], added in the order of f.
+
+    The shape of `out` is padded to multiples of ROWS and COLUMNS.
+    """
     features = a.shape[1]
     tile = np.zeros((features, COLUMNS), a.dtype)
     for j in range(0, out.shape[1], COLUMNS):
@@ -178,11 +181,11 @@ def _padded(number: int, multiple: int) -> int:
 
 
 def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """Return a·bᵀ, [rows of a, rows of b]: each sum is taken in the order of the columns, whatever the shapes are.
+    """Return a·bᵀ of shape (rows of a, rows of b); each sum is taken in the order of the columns, for all shapes.
 
-    Both arrays are of the same floating-point type, and so is the result.
+    Both arrays have the same floating-point type, and the result has it, too.
     """
-    if len(b) < min(len(a), COLUMNS):  # the longer side fills the registers
+    if len(b) < min(len(a), COLUMNS):  # the longer side uses the vector registers
         return np.ascontiguousarray(product(b, a).T)
     if numba.config.DISABLE_JIT:
         found = np.zeros((len(a), len(b)), a.dtype)
@@ -200,7 +203,7 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 @leaf
 def factorise(a):
-    """Put Cholesky's lower factor of a positive definite matrix into its place."""
+    """Replace a positive definite matrix by its lower Cholesky factor, in place."""
     for j in range(len(a)):
         for i in range(j, len(a)):
             left = a[i, j] - dot_between(a, i, a, j, 0, j)
@@ -209,7 +212,7 @@ def factorise(a):
 
 @leaf
 def substitute(factor, b):
-    """Replace b by the solution x of (L·Lᵀ)x = b for a lower factor L."""
+    """Replace b by the solution x of (L·Lᵀ)x = b for a lower Cholesky factor L."""
     for i in range(b.size):
         b[i] = (b[i] - dot_between(factor, i, b, 0, 0, i)) / factor[i, i]
     for i in range(b.size - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""How much memory there is, and how to say how much is needed."""
+"""Measure available and used memory, and format sizes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def available() -> int:
-    """Bytes that could be used now without swapping, within the limits set on this process."""
+    """Return the number of bytes that this process can use now, within its limits and without swapping."""
     import psutil
 
     return max(0, min([int(psutil.virtual_memory().available), *_left_by_limits(), *_left_by_cgroup()]))
 
 
 def _left_by_limits() -> list[int]:
-    """What `ulimit` leaves of address space and data."""
+    """Return the bytes of address space and data that `ulimit` still allows."""
     import psutil
 
     try:
@@ -30,7 +30,7 @@ def _left_by_limits() -> list[int]:
 
 
 def _left_by_cgroup() -> list[int]:
-    """What a container, or the system's service manager, leaves to this process and its like."""
+    """Return the bytes that the control group of this process (a container or a service) still allows."""
     with suppress(OSError, ValueError):
         group = Path("/proc/self/cgroup").read_text().split("::", 1)[1].split("\n")[0].strip("/")
         folder = CGROUP / group if (CGROUP / group / "memory.max").exists() else CGROUP
@@ -39,16 +39,16 @@ def _left_by_cgroup() -> list[int]:
 
 
 def used() -> int:
-    """Bytes that this process holds now."""
+    """Return the number of bytes that this process uses now."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
 def most_used() -> int:
-    """Bytes that this process has held at the most; where the system does not tell, what it holds now.
+    """Return the peak memory use of this process in bytes; the current use if the system does not report the peak.
 
-    Not the `ru_maxrss` of getrusage: that begins with what the process held that started this one.
+    The `ru_maxrss` of getrusage is not used, since it includes the memory of the parent process at the start.
     """
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -57,7 +57,7 @@ def most_used() -> int:
 
 
 def readable(size: int) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes for readers."""
     amount = float(size)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if amount < 1024:

@@ -1,4 +1,4 @@
-"""Where golfsim keeps what can be made again."""
+"""Find the folders of the cache and of the shipped files."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import stat
 from pathlib import Path
 
-INDEX = "index.sqlite"  # of a folder of results
+INDEX = "index.sqlite"  # the index of a folder of results
 
 
 def user_cache() -> Path:
-    """Return the folder for compiled code and fetched data: ``$GOLFSIM_CACHE``, or the system's place for caches.
+    """Return the folder for compiled code and fetched data: ``$GOLFSIM_CACHE``, or the cache folder of the system.
 
-    Where the home cannot be written to, as on some clusters, it is a private folder among the temporary files.
+    If the home directory is not writable, as on some clusters, it is a private folder among the temporary files.
     """
     import platformdirs
 
@@ -32,7 +32,7 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def _temporary_cache() -> Path:
-    """Return a folder that is the user's alone; an error where somebody else has taken its name."""
+    """Return a folder that is private to the user; raise an error if it belongs to another user."""
     import tempfile
 
     user = os.geteuid() if hasattr(os, "geteuid") else os.environ.get("USERNAME", "user")
@@ -46,7 +46,7 @@ def _temporary_cache() -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; also where no file system could have that name."""
+    """Return whether a file exists; also for names that no file system accepts."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -54,9 +54,9 @@ def is_file(path: Path) -> bool:
 
 
 def private(*names: str) -> Path:
-    """A folder below the user's cache that nobody else can look into or write to; an error where that cannot be had.
+    """Return a folder below the user's cache that no other user can read or write; raise an error if impossible.
 
-    What lies there is trusted: compiled code that is loaded, data that is taken for checked.
+    Its content is trusted: compiled code is loaded from it, and data in it is not checked again.
     """
     folder = user_cache()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,25 +64,25 @@ def private(*names: str) -> Path:
         folder = folder / name
         folder.mkdir(mode=0o700, exist_ok=True)
         if hasattr(os, "geteuid") and folder.lstat().st_uid != os.geteuid():
-            raise PermissionError(f"{folder} belongs to somebody else")
+            raise PermissionError(f"{folder} belongs to another user")
         if folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
     return folder
 
 
 def shipped(name: str) -> Path:
-    """A folder of ours, e.g. `scenarios`: beside the package in a checkout, inside it once installed."""
+    """Return a shipped folder, e.g. `scenarios`: next to the package in a checkout, inside it once installed."""
     checkout = Path(__file__).parents[2] / name
     return checkout if (checkout.parent / "pyproject.toml").exists() else Path(__file__).parents[1] / f"_{name}"
 
 
 def shipped_scenarios() -> dict[str, Path]:
-    """The scenarios that come with golfsim, by name."""
+    """Return the files of the scenarios that come with golfsim, by name."""
     return {path.stem: path for path in sorted(shipped("scenarios").rglob("*.toml"), key=lambda path: path.stem)}
 
 
 def scenario_file(file: str | Path) -> Path:
-    """The file that a user means: one of the user's own, else the shipped scenario of that name."""
+    """Return the file that a user names: the user's own file or, if it does not exist, a shipped scenario."""
     path = Path(file)
     bare = path.name == str(file) and not path.suffix and not path.is_file()
     return shipped_scenarios().get(path.name, path) if bare else path

@@ -1,4 +1,4 @@
-"""What a number comes from: versions, hashes of our sources, the machine."""
+"""Record the origin of results: versions, hashes of the golfsim sources, the machine."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from golfsim._version import __version__
 PACKAGE = Path(__file__).parents[1]
 ROOTS = (PACKAGE, PACKAGE.parent / "protocols")
 WITH_KERNELS = ("core", "privacy", "data", "network", "protocol", "learning", "sim")  # and all of `protocols`
-BEHIND_A_ROW = (*WITH_KERNELS, "scenario")  # what a row can depend on
+BEHIND_A_ROW = (*WITH_KERNELS, "scenario")  # the packages that a row can depend on
 
 
 def sources(packages: Iterable[str]) -> list[Path]:
-    """Return the source files of some of our packages and of all protocols."""
+    """Return the source files of some golfsim packages and of all shipped protocols."""
     ours, protocols = ROOTS
     folders = [*(ours / name for name in packages), protocols]
     return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def digest_of(files: Iterable[Path]) -> str:
-    """A hash of names and contents of files."""
+    """Return a hash of the names and contents of files."""
     digest = hashlib.blake2b(digest_size=12)
     for path in files:
         digest.update(path.name.encode() + b"\0")
@@ -39,13 +39,13 @@ def digest_of(files: Iterable[Path]) -> str:
 
 @cache
 def code_version() -> str:
-    """Return our version and a hash of those of our sources that a row can depend on."""
+    """Return the golfsim version and a hash of the golfsim sources that a row can depend on."""
     return f"{__version__} {digest_of(sources(BEHIND_A_ROW))}"
 
 
 @cache
 def about_this_machine() -> dict[str, Any]:
-    """Versions and machine, for `run.json`."""
+    """Return versions and a description of the machine, for `run.json`."""
     from golfsim.core.kernels import TARGET
 
     packages = ("numpy", "numba", "scipy", "pandas", "pyarrow")
@@ -58,7 +58,7 @@ def about_this_machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's name, as well as it can be found."""
+    """Return the name of the processor, or of its architecture if the name is not available."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

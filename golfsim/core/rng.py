@@ -1,8 +1,8 @@
-"""Random numbers without a state: each is a function of (seed, layer, purpose, cycle, node, k).
+"""Draw random numbers without a state: each is a function of (seed, layer, purpose, cycle, node, k).
 
 `draw` nests three SplitMix64 streams (Steele, Lea & Flood 2014): the stream of a key is indexed by the cycle, the
 stream that starts there by the node, and the one that starts there by k. So neither the order of the draws nor the
-number of threads can change a number, and a new layer changes nobody else's.
+number of threads can change a number, and a new layer does not change the numbers of other layers.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ _MIX_2 = 0x94D0_49BB_1331_11EB
 
 
 def key(seed: int, layer: str, purpose: str) -> np.uint64:
-    """The key of one purpose of one layer: independent of all other keys."""
+    """Return the key of one purpose of one layer; its random numbers are independent of those of all other keys."""
     digest = hashlib.blake2b(f"{seed}\x1f{layer}\x1f{purpose}".encode(), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little"))
 
 
 if numba.config.DISABLE_JIT:
-    # Plain integers: numpy's own scalars would warn at each wrap-around.
+    # Python integers: numpy scalars would warn about each overflow.
 
     def mix(h: int) -> int:
-        """SplitMix64's finaliser."""
+        """Apply the finaliser of SplitMix64."""
         h = int(h) & _WORD
         h = ((h ^ (h >> 30)) * _MIX_1) & _WORD
         h = ((h ^ (h >> 27)) * _MIX_2) & _WORD
         return h ^ (h >> 31)
 
     def stream(key: int, cycle: int, node: int, k: int) -> int:
-        """Return the state that draw k comes from; `mix` makes the draw of it, and the next state is `STEP` further."""
+        """Return the state of draw k: `mix` turns it into the draw, and adding `STEP` gives the next state."""
         h = mix(int(key) + (int(cycle) + 1) * STEP)
         h = mix(h + (int(node) + 1) * STEP)
         return h + (int(k) + 1) * STEP
 
     def draw(key: int, cycle: int, node: int, k: int) -> int:
-        """64 random bits."""
+        """Return 64 random bits."""
         return mix(stream(key, cycle, node, k))
 
 else:
 
     @inlined
     def mix(h):
-        """SplitMix64's finaliser."""
+        """Apply the finaliser of SplitMix64."""
         h = np.uint64(h)
         h = (h ^ (h >> np.uint64(30))) * np.uint64(_MIX_1)
         h = (h ^ (h >> np.uint64(27))) * np.uint64(_MIX_2)
@@ -60,7 +60,7 @@ else:
 
     @inlined
     def stream(key, cycle, node, k):
-        """Return the state that draw k comes from; `mix` makes the draw of it, and the next state is `STEP` further."""
+        """Return the state of draw k: `mix` turns it into the draw, and adding `STEP` gives the next state."""
         step, one = np.uint64(STEP), np.uint64(1)
         h = mix(np.uint64(key) + (np.uint64(cycle) + one) * step)
         h = mix(h + (np.uint64(node) + one) * step)
@@ -68,19 +68,19 @@ else:
 
     @inlined
     def draw(key, cycle, node, k):
-        """64 random bits."""
+        """Return 64 random bits."""
         return mix(stream(key, cycle, node, k))
 
 
 @inlined
 def unit(h):
-    """A draw as a number of the open interval (0, 1): (⌊h/2¹²⌋ + ½)·2⁻⁵², by way of its bits and without rounding."""
+    """Turn a draw into a number of the open interval (0, 1): (⌊h/2¹²⌋ + ½)·2⁻⁵², from its bits, without rounding."""
     return np.int64((h >> 12) | _ONE).view(np.float64) - (1 - 2.0**-53)
 
 
 @inlined
 def below(h, n):
-    """A draw as an integer of 0 … n−1."""
+    """Turn a draw into an integer from 0 to n−1."""
     return np.int64(np.float64(h >> 11) * 2.0**-53 * n)
 
 
@@ -100,7 +100,7 @@ def _shuffle(key, cycle, keep, out):
 def uniform(
     key: np.uint64, nodes: NDArray[np.int32], cycle: int | NDArray[np.int32] = 0, k: int = 0
 ) -> NDArray[np.float64]:
-    """A number of (0, 1) for each node; `cycle` may be one for all, or one each."""
+    """Return a random number in (0, 1) for each node; `cycle` is one number for all nodes or one per node."""
     out = np.empty(len(nodes))
     cycles = np.ascontiguousarray(np.broadcast_to(np.asarray(cycle, np.int32), out.shape))
     _fill_uniform(key, cycles, nodes, k, out)
@@ -108,19 +108,19 @@ def uniform(
 
 
 def integers(key: np.uint64, nodes: NDArray[np.int32], n: int, cycle: int = 0, k: int = 0) -> NDArray[np.int64]:
-    """An integer of 0 … n−1 for each node."""
+    """Return a random integer from 0 to n−1 for each node."""
     return np.minimum((uniform(key, nodes, cycle, k) * n).astype(np.int64), n - 1)
 
 
 def permutation(key: np.uint64, cycle: int, n: int) -> NDArray[np.int32]:
-    """0 … n−1 in random order (Fisher–Yates)."""
+    """Return the numbers 0 … n−1 in random order (Fisher–Yates)."""
     out = np.arange(n, dtype=np.int32)
     _shuffle(key, cycle, n - 1, out)
     return out
 
 
 def sample(key: np.uint64, cycle: int, pool: NDArray[np.int32], size: int) -> NDArray[np.int32]:
-    """`size` different members of the pool, or all of it, in rising order."""
+    """Return `size` different random members of the pool, or all members, in ascending order."""
     if size >= pool.size:
         return pool
     out = pool.copy()

@@ -1,4 +1,4 @@
-"""The checked tables of a scenario file, each with what its keys mean."""
+"""Define the base class of the tables of a scenario file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Settings(BaseModel):
-    """A table of a scenario file: frozen, unknown keys refused, no conversion of types, no NaN, no infinity."""
+    """A table of a scenario file: frozen, without unknown keys, conversion of types, NaN or infinity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)

@@ -1,12 +1,12 @@
-"""Vectors with a fixed number of lanes, and hints for the processor's cache.
+"""Provide vectors with a fixed number of lanes, and hints for the cache of the processor.
 
-The order in which a sum is taken decides its last bits. A compiler that may choose the order takes as many lanes as
-the processor's registers have, so the bits would depend on the processor. Here the number of lanes stands in the code:
-each lane adds its items in rising order, and lanes are added in halves. A processor with shorter registers needs
-several of them for a vector, and gets the same bits. `fused` alone rounds a product and a sum together.
+The order of a sum determines its last bits. A compiler that is free to choose the order uses as many lanes as the
+registers of the processor have, so the bits would depend on the processor. Here the code fixes the number of lanes:
+each lane adds its items in ascending order, and lanes are added in halves. A processor with shorter registers uses
+several of them for a vector, with the same bits. Only `fused` rounds a product and a sum together.
 
-Kernels use a vector as a number: `s = s + load(a, i, f, 8) * load(b, j, f, 8)`. Without compilation a vector is a small
-numpy array, and the same lines give the same bits.
+Kernels use a vector like a number: `s = s + load(a, i, f, 8) * load(b, j, f, 8)`. Without compilation a vector is a
+small numpy array, and the same lines give the same bits.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Lanes(types.Type):
 
     @property
     def vector(self) -> Any:
-        """The vector as LLVM knows it."""
+        """The vector type of LLVM."""
         return ir.VectorType({types.float32: ir.FloatType(), types.float64: ir.DoubleType()}[self.dtype], self.count)
 
 
 @register_model(Lanes)
 class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
-    """A vector is one value of LLVM's."""
+    """The data model of a vector: one LLVM value."""
 
     def __init__(self, manager: Any, lanes: Lanes) -> None:
         super().__init__(manager, lanes, lanes.vector)
 
 
 def _pointer(context: Any, builder: Any, kinds: Any, arguments: Any) -> Any:
-    """Return the address of array[row, column], or of array[column] where there is one dimension."""
+    """Return the address of array[row, column], or of array[column] for a one-dimensional array."""
     kind = kinds[0]
     view = context.make_array(kind)(context, builder, arguments[0])
     place = [context.cast(builder, arguments[k], kinds[k], types.intp) for k in (1, 2)]
@@ -198,7 +198,7 @@ def _store(typingctx: Any, array: Any, row: Any, column: Any, lanes: Any) -> Any
 
 @intrinsic
 def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
-    """Ask the processor to bring array[row, column] into its cache."""
+    """Ask the processor to load array[row, column] into its cache."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = _pointer(context, builder, signature.args, arguments)
@@ -268,12 +268,12 @@ if numba.config.DISABLE_JIT:
         return lanes[0]
 
     def prefetch(array: Any, row: int) -> None:
-        """Do nothing: there is no cache to speak of."""
+        """Do nothing: without compilation, prefetching has no use."""
 
     prefetch_item = prefetch_start = prefetch
 
     def equal_32(array: Any, row: int, value: int) -> int:
-        """Which numbers of a row equal a value, as bits."""
+        """Return a number whose bit k is set if number k of a row equals a value."""
         return sum(1 << k for k, number in enumerate(array[row].tolist()) if number == value)
 
     equal_64 = equal_32
@@ -284,7 +284,7 @@ else:
 
     @inlined
     def prefetch(array, row):
-        """Ask the processor to bring a row into its cache; it changes no value."""
+        """Ask the processor to load a row into its cache; no value changes."""
         step = LINE // array.itemsize
         for column in range(0, array.shape[1], step):
             _prefetch(array, row, column)
@@ -292,22 +292,22 @@ else:
 
     @inlined
     def prefetch_item(array, item):
-        """Ask the processor to bring an item of a one-dimensional array into its cache."""
+        """Ask the processor to load an item of a one-dimensional array into its cache."""
         _prefetch(array, 0, item)
 
     @inlined
     def prefetch_start(array, row):
-        """Ask the processor to bring the beginning of a row into its cache."""
+        """Ask the processor to load the beginning of a row into its cache."""
         _prefetch(array, row, 0)
 
     @inlined
     def equal_32(array, row, value):
-        """Which of the 32 numbers of a row equal a value, as bits."""
+        """Return a number whose bit k is set if number k of a row of 32 numbers equals a value."""
         return _equal(array, row, value, 32)
 
     @inlined
     def equal_64(array, row, value):
-        """Which of the 64 numbers of a row equal a value, as bits."""
+        """Return a number whose bit k is set if number k of a row of 64 numbers equals a value."""
         return _equal(array, row, value, 64)
 
 
@@ -321,8 +321,21 @@ def dot(a, i, b, j):
 def dot_between(a, i, b, j, lo, hi):
     """Return the scalar product of items lo … hi−1 of two rows, in the precision of a.
 
-    It begins with sixteen lanes. Once fewer items are left than lanes, the lanes are added in halves, and each time as
-    many items as there are lanes are taken along, if so many are left.
+    The sum starts with sixteen lanes. When fewer items than lanes are left, the lanes are added in halves. After each
+    halving, one more vector of items is added if enough items are left.
+
+    Parameters
+    ----------
+    a : array of float32 or float64, one- or two-dimensional
+        The first array; its type is that of the result.
+    i : int
+        The row of a; not used if a is one-dimensional.
+    b : array of float32 or float64, one- or two-dimensional
+        The second array, not more precise than a.
+    j : int
+        The row of b; not used if b is one-dimensional.
+    lo, hi : int
+        The range of items.
     """
     sixteen, f = zeros(a, 16), lo
     while f + 16 <= hi:
@@ -341,7 +354,19 @@ def dot_between(a, i, b, j, lo, hi):
 
 @inlined
 def finish(four, a, i, b, j, f, hi):
-    """Return the scalar product of which all but the last three items, f … hi−1, are in four lanes."""
+    """Finish a scalar product: add the lanes of `four` and the remaining items f … hi−1, of which there are at most 3.
+
+    Parameters
+    ----------
+    four : vector of four lanes
+        The sum over the items before f.
+    a, b : arrays of float32 or float64, one- or two-dimensional
+        The arrays.
+    i, j : int
+        The rows of a and b.
+    f, hi : int
+        The range of the remaining items.
+    """
     two = halved(four)
     if f + 2 <= hi:
         two = fused(load(a, i, f, 2), load_as(a, b, j, f, 2), two)

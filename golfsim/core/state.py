@@ -1,4 +1,4 @@
-"""What counts as the state of a layer, a churn model or a mailbox: its public arrays, numbers and mailboxes."""
+"""Define the state of a layer, a churn model or a mailbox: its public arrays, numbers and mailboxes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ P = TypeVar("P")
 
 
 class Stateful:
-    """Public attributes are state and must be arrays, numbers or parts that are Stateful themselves.
+    """An object whose public attributes are its state: arrays, numbers, or parts that are also Stateful.
 
-    Names that begin with ``_`` are rebuilt by `setup` and not saved.
+    Attributes whose names begin with ``_`` are not saved; `setup` rebuilds them.
     """
 
     _not_state: frozenset[str] = frozenset()
 
     def state(self) -> dict[str, Any]:
-        """The state as arrays by name; those of a part are named ``part/name``."""
+        """Return the state as arrays by name; the arrays of a part have names ``part/name``."""
         arrays: dict[str, Any] = {}
         for name, value in self._public().items():
             if isinstance(value, Stateful):
@@ -30,7 +30,7 @@ class Stateful:
         return arrays
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Take the state from arrays that `state` gave, in place where it is an array."""
+        """Restore the state from the arrays that `state` returned; arrays are changed in place."""
         for name, value in self._public().items():
             if isinstance(value, Stateful):
                 prefix = f"{name}/"
@@ -41,7 +41,7 @@ class Stateful:
                 setattr(self, name, type(value)(_matching(type(self).__name__, name, np.asarray(value), arrays)[()]))
 
     def parts(self, kind: type[P]) -> Iterator[tuple[str, P]]:
-        """The parts of one kind, and those of its parts, by name."""
+        """Yield the parts of one kind with their names, including the parts of parts."""
         for name, value in self._public().items():
             if isinstance(value, kind):
                 yield name, value
@@ -49,7 +49,7 @@ class Stateful:
                 yield from ((f"{name}/{inner}", part) for inner, part in value.parts(kind))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Its own public arrays, by name."""
+        """Return the public arrays of this object by name, without those of its parts."""
         return {n: v for n, v in vars(self).items() if isinstance(v, np.ndarray) and not n.startswith("_")}
 
     def _public(self) -> dict[str, Any]:

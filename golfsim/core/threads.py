@@ -1,4 +1,4 @@
-"""Python threads over kernels that release the GIL, with the same numbers for any number of threads."""
+"""Run kernels that release the GIL in Python threads, with the same results for any number of threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from golfsim.core.kernels import kernel
 T = TypeVar("T")
 R = TypeVar("R")
 
-SMALLEST_SHARE = 256  # events below which handing them to a thread costs more than it saves
+SMALLEST_SHARE = 256  # events: for fewer, starting a thread costs more than it saves
 
 
 @cache
@@ -27,7 +27,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def in_threads(threads: int, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """`[function(item) for item in items]`, on so many threads."""
+    """Return `[function(item) for item in items]`, computed on a number of threads."""
     if threads == 1:
         return [function(item) for item in items]
     return list(_pool(threads).map(function, items))
@@ -39,7 +39,7 @@ Done = SimpleQueue[BaseException | None]
 
 @cache
 def _helper() -> SimpleQueue[tuple[Work, Done]]:
-    """A thread that does what is put into its queue: for work of less than a millisecond a pool costs too much."""
+    """Start a thread that runs the work in its queue; for work of less than a millisecond a pool is too slow."""
     queue: SimpleQueue[tuple[Work, Done]] = SimpleQueue()
 
     def serve() -> None:
@@ -48,7 +48,7 @@ def _helper() -> SimpleQueue[tuple[Work, Done]]:
             try:
                 work()
                 done.put(None)
-            except BaseException as error:  # told where somebody waits for it
+            except BaseException as error:  # raised in the thread that waits for the work
                 done.put(error)
 
     Thread(target=serve, name="golfsim beside", daemon=True).start()
@@ -56,20 +56,20 @@ def _helper() -> SimpleQueue[tuple[Work, Done]]:
 
 
 class Beside:
-    """At most one piece of work that goes on in a thread of its own until somebody needs what comes of it."""
+    """Run at most one piece of work in a second thread until its result is needed."""
 
     def __init__(self) -> None:
         self._done: Done = SimpleQueue()
         self._busy = False
 
     def begin(self, work: Work) -> None:
-        """Begin a piece of work, once the one before is done."""
+        """Start a piece of work after the previous one has ended."""
         self.end()
         self._busy = True
         _helper().put((work, self._done))
 
     def end(self) -> None:
-        """Wait until it is done."""
+        """Wait until the work has ended; raise its error, if any."""
         if self._busy:
             self._busy = False
             error = self._done.get()
@@ -80,7 +80,10 @@ class Beside:
 def over_ranges(
     threads: int, run: Callable[[int, int], Any], start: int, stop: int, smallest: int | None = None
 ) -> None:
-    """`run(lo, hi)` over parts of start … stop−1 that do not touch each other; `smallest`: where each is much work."""
+    """Call `run(lo, hi)` for disjoint ranges that cover start … stop−1, on a number of threads.
+
+    `smallest` is the smallest length of a range; a small value is useful if each item is much work.
+    """
     shares = min(threads, max(1, (stop - start) // (smallest or SMALLEST_SHARE)))
     edges = [start + (stop - start) * share // shares for share in range(shares + 1)]
     in_threads(min(threads, shares), lambda part: run(*part), list(pairwise(edges)))
@@ -116,10 +119,11 @@ def _sort_by_level(level, edges, events):
 def levels(
     nodes: int, reads: NDArray[np.int32] | None, writes: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Sort events into levels whose events do not touch each other: (events by level, edges of the levels).
+    """Sort events into levels of events without conflicts; return the events by level and the edges of the levels.
 
-    Event e reads node reads[e] (None: no node) and changes node writes[e]. An event stands one level above the
-    highest earlier event that it conflicts with, so running level after level means the same as one by one.
+    Event e reads node reads[e] (None: no node) and changes node writes[e]. The level of an event is one above the
+    highest level of all earlier events that it conflicts with. So running level after level gives the same result as
+    running the events one after the other.
     """
     level = np.empty(writes.size, np.int32)
     last_read, last_write = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
@@ -137,7 +141,7 @@ def as_if_one_by_one(
     reads: NDArray[np.int32] | None,
     writes: NDArray[np.int32],
 ) -> None:
-    """`run(events, lo, hi)` over all events on so many threads, with the meaning of one after the other."""
+    """Call `run(events, lo, hi)` for all events, on a number of threads, as if the events ran one after the other."""
     if threads == 1 or writes.size < 2 * SMALLEST_SHARE:
         run(np.arange(writes.size, dtype=np.int32), 0, writes.size)
         return

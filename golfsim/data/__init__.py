@@ -1,1 +1,1 @@
-"""Data sets: cards, files, scaling, generated sets, and which node holds which records."""
+"""Data sets: cards, files, scaling, generated sets, and the placement of records on nodes."""

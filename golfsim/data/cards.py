@@ -1,4 +1,4 @@
-"""Read data cards: what each data set is, and where it comes from."""
+"""Read data cards, which state the content and the source of each data set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from golfsim.core.paths import shipped
 
 @dataclass(frozen=True)
 class Card:
-    """What is known of a data set: see `data/README.md` for the fields."""
+    """The description of a data set; `data/README.md` explains the fields."""
 
     name: str
     title: str
@@ -41,23 +41,23 @@ class Card:
 
     @property
     def note(self) -> str:
-        """What every picture of the set has to say: nothing, unless it stands in for data that cannot be had."""
+        """The note that every figure of the set shows: empty, unless the set replaces data that is not available."""
         return f"{self.name}: generated data in place of {self.stands_in_for}" if self.stands_in_for else ""
 
 
 def data_folder() -> Path:
-    """The folder of cards and bundled sets: beside the package in a checkout, inside it once installed."""
+    """Return the folder of cards and bundled sets: next to the package in a checkout, inside it once installed."""
     return shipped("data")
 
 
 @functools.cache
 def cards() -> dict[str, Card]:
-    """All data cards by name."""
+    """Return all data cards by name."""
     return {path.stem: _parse(path) for path in sorted(data_folder().glob("*.toml"))}
 
 
 def card_of(name: str) -> Card:
-    """The card of that name, or an error that names the nearest one."""
+    """Return the card of a data set; raise an error that names the nearest one if there is none."""
     if name not in cards():
         raise UserError(f"there is no data set “{name}”", key="data.set", hint=nearest(name, list(cards())))
     return cards()[name]

@@ -1,4 +1,4 @@
-"""Check `[data]`: which records there are, and how they are scaled."""
+"""Define `[data]`: the records of a scenario, and how they are scaled."""
 
 from __future__ import annotations
 
@@ -12,39 +12,44 @@ Interval = tuple[float, float]
 
 
 class DataConfig(Settings):
-    """`[data]`: which records there are and how they are scaled."""
+    """`[data]`: the records and how they are scaled."""
 
     set: str | None = Field(None, description="name of a data set that has a card (`golfsim list datasets`)")
     file: str | None = Field(
-        None, description="your own data instead: a CSV, Parquet, npz or svmlight file, relative to the scenario file"
+        None,
+        description="your own data in place of `set`: a CSV, Parquet, npz or svmlight file; the path is relative to "
+        "the scenario file",
     )
-    label: str | None = Field(None, description="the label column of `file` (CSV, Parquet); default: the last one")
-    test_file: str | None = Field(None, description="the test records of `file`, in the same format")
+    label: str | None = Field(None, description="the label column of `file` (CSV, Parquet); default: the last column")
+    test_file: str | None = Field(None, description="a file with the test records, in the format of `file`")
     split: Literal["clean", "as-published"] = Field(
-        "clean", description="the card's split into training and test records, or the one of the papers"
+        "clean", description="the split into training and test records: that of the card, or that of the papers"
     )
-    train: int | None = Field(None, ge=1, description="keep (or generate) this many training records")
+    train: int | None = Field(None, ge=1, description="number of training records to use (or to generate)")
     test: int | float | None = Field(
-        None, gt=0, description="hold out this number (or share, below 1) of records for testing; default: the card's"
+        None,
+        gt=0,
+        description="number of records, or share below 1, held out for testing; default: the value of the card",
     )
     test_seed: int | None = Field(
-        None, ge=0, description="seed of the split, the same in all runs; default: each run splits by its own seed"
+        None, ge=0, description="seed of the split, equal in all runs; default: each run uses its own seed"
     )
     folds: int | None = Field(
         None,
         ge=2,
-        description="cross-validation instead of `test`: so many runs after each other hold out one fold each, then "
-        "the records are shuffled anew",
+        description="number of folds of a cross-validation, in place of `test`: consecutive runs hold out one fold "
+        "each; after all folds the records are shuffled again",
     )
     scale: tuple[Literal["minmax", "l1", "l2", "clip-l2", "bias"], ...] = Field(
         (),
-        description="steps in order: features to [0, 1]; records to L1 or L2 length 1, or clipped to L2 length 1; "
-        "“bias” appends a feature that is always 1",
+        description="scaling steps in order: “minmax” scales each feature to [0, 1]; “l1” and “l2” scale each record "
+        "to L1 or L2 norm 1; “clip-l2” clips it to L2 norm at most 1; “bias” appends a feature that is always 1",
     )
     bounds: Literal["public", "train"] | Interval | dict[str, Interval] = Field(
         "public",
-        description="where min-max takes its bounds: the card (values clipped), or the training set; or bounds that "
-        "you know without looking at the records: [low, high], or a table of them by feature, “default” for the others",
+        description="the bounds of minmax: those of the card (“public”; values outside are clipped), those of the "
+        "training set (“train”), or bounds that you know independently of the records: [low, high], or a table by "
+        "feature, with “default” for all other features",
     )
 
     @model_validator(mode="after")
@@ -57,12 +62,12 @@ class DataConfig(Settings):
     def _rising_bounds(self) -> DataConfig:
         for name, (low, high) in self.stated_bounds.items():
             if low >= high:
-                raise ValueError(f"bounds: expected a larger upper than lower bound for {name}; got {low:g}, {high:g}")
+                raise ValueError(f"bounds: expected lower bound < upper bound for {name}; got {low:g}, {high:g}")
         return self
 
     @property
     def stated_bounds(self) -> dict[str, Interval]:
-        """The bounds that the scenario itself states, by feature, “default” for the others."""
+        """The bounds that the scenario states, by feature, with “default” for all other features."""
         if isinstance(self.bounds, tuple):
             return {"default": self.bounds}
         return self.bounds if isinstance(self.bounds, dict) else {}
@@ -71,7 +76,7 @@ class DataConfig(Settings):
     def _one_way_to_test(self) -> DataConfig:
         for key in ("test", "test_file"):
             if self.folds is not None and getattr(self, key) is not None:
-                raise ValueError(f"folds: says which records are for testing; leave out either it or “{key}”")
+                raise ValueError(f"folds: “folds” and “{key}” both define the test records; remove one of them")
         if self.scale.count("bias") > 1:
-            raise ValueError("scale: one “bias” is enough")
+            raise ValueError("scale: “bias” can occur only once")
         return self

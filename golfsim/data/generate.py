@@ -1,6 +1,6 @@
-"""Data sets that are drawn afresh: `random` (Hegedűs & Jelasity 2017), `separable`, `inseparable` (Veldhuizen 2020).
+"""Generate data sets: `random` (Hegedűs & Jelasity 2017), `separable` and `inseparable` (Veldhuizen 2020).
 
-`mooc` has a module of its own.
+`mooc` has its own module.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Points = tuple[NDArray[np.float64], NDArray[np.int32]]
 
 
 def two_gaussians(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
-    """One Gaussian a class, in equal numbers."""
+    """Draw points from one Gaussian per class, in equal numbers."""
     y = (np.arange(records) % 2).astype(np.int32)
     means = np.array(details["means"], dtype=np.float64)
     return means[y] + details["sigma"] * rng.standard_normal((records, means.shape[1])), y
 
 
 def separable(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
-    """Points uniform on the unit sphere, outside a margin around a random separator through the origin."""
+    """Draw points uniformly on the unit sphere, outside a margin around a random separator through the origin."""
     separator = _on_sphere(1, details["dimensions"], rng)[0]
     x = np.empty((0, details["dimensions"]))
     while len(x) < records:
@@ -34,7 +34,7 @@ def separable(records: int, rng: np.random.Generator, details: Mapping[str, Any]
 
 
 def inseparable(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
-    """Separable points, then some labels near the separator of a support vector machine flipped."""
+    """Draw separable points, then flip some labels near the separator of a support vector machine."""
     from sklearn.svm import LinearSVC
 
     x, y = separable(records, rng, details)
@@ -60,7 +60,7 @@ def _along(x: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np
 
 
 def course(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
-    """Students of a generated course; its modules are imported for those who ask for it only."""
+    """Generate the students of a course; its modules are imported only when they are needed."""
     from golfsim.data.course import generated
 
     return generated.records(records, rng, details)

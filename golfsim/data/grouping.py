@@ -1,4 +1,4 @@
-"""Features of few values: categories in groups, numbers between cuts (Cyphers 2017, section 7.2)."""
+"""Reduce features to few values: groups of categories, and intervals of numbers (Cyphers 2017, section 7.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Cuts = Mapping[str, NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Grouping:
-    """Which columns are features: numbers that are cut, and categories in groups; all unnamed ones are a last group."""
+    """The columns that become features: numbers cut into intervals, and categories in groups.
+
+    All categories that are in no group form one more group, the last one.
+    """
 
     numeric: tuple[str, ...]
     categories: Mapping[str, tuple[tuple[str, ...], ...]]
@@ -31,11 +34,11 @@ class Grouping:
 
     @staticmethod
     def of_card(card: Card) -> Grouping:
-        """What a data card says under `details.grouping`."""
+        """Return the grouping that a data card defines in `details.grouping`."""
         table = card.details.get("grouping")
         if table is None:
             raise UserError(
-                f"“{card.name}” does not say how its columns become features of few values",
+                f"“{card.name}” does not define how its columns become features of few values",
                 key="data.set",
                 hint="its card needs [details.grouping], as in data/adult.toml",
             )
@@ -45,7 +48,7 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Coded:
-    """Records as small integers [records, features], with the number of values that each feature can have."""
+    """Records as small integers, shape (records, features), with the number of possible values per feature."""
 
     codes: NDArray[np.int32]
     alphabets: NDArray[np.int64]
@@ -53,11 +56,11 @@ class Coded:
 
 
 def coded(columns: Mapping[str, NDArray[Any]], grouping: Grouping, cuts: Cuts) -> Coded:
-    """Raw columns as codes: the bin of a number, where bins start at their cut; the group of a category."""
+    """Return raw columns as codes: the bin of a number (a bin starts at its cut), or the group of a category."""
     missing = [name for name in grouping.features if name not in columns]
     if missing:
         hint = nearest(missing[0], columns)
-        raise UserError(f"there is no column “{missing[0]}” to make a feature of", key="data.set", hint=hint)
+        raise UserError(f"there is no column “{missing[0]}”, which is needed as a feature", key="data.set", hint=hint)
     blocks = [np.searchsorted(cuts[name], columns[name], side="right") for name in grouping.numeric]
     blocks += [group_codes(columns[name], groups) for name, groups in grouping.categories.items()]
     sizes = [len(cuts[name]) + 1 for name in grouping.numeric]
@@ -66,7 +69,7 @@ def coded(columns: Mapping[str, NDArray[Any]], grouping: Grouping, cuts: Cuts) -
 
 
 def group_codes(values: NDArray[Any], groups: tuple[tuple[str, ...], ...]) -> NDArray[np.int64]:
-    """The group that each value is in; values of none, missing ones too, are the last group."""
+    """Return the group of each value; values in no group, and missing values, belong to the last group."""
     out = np.full(values.shape, len(groups))
     for code, group in enumerate(groups):
         for name in group:

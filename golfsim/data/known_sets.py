@@ -19,14 +19,14 @@ from golfsim.data.files import Unscaled
 
 
 def read_card(card: Card) -> Unscaled:
-    """Read the records of a set with a card, and compare them with what the card says."""
+    """Read the records of a set with a card, and compare them with the card."""
     raw = _READERS[card.reader](card)
     _check(card, raw)
     return raw
 
 
 def _check(card: Card, raw: Unscaled) -> None:
-    """Hold what was read against the card's sizes and class counts."""
+    """Compare the records with the sizes and class counts of the card."""
     sides = [("training", raw.x, raw.y, card.records, card.counts)]
     if raw.test_x is not None and raw.test_y is not None:
         sides.append(("test", raw.test_x, raw.test_y, card.test_records, card.test_counts))
@@ -102,7 +102,7 @@ def _read_adult(card: Card) -> Unscaled:
 
 
 def _read_a9a(card: Card) -> Unscaled:
-    """Platt's binary features: numbers cut at the card's (inclusive) upper bounds, categories one-hot."""
+    """Return Platt's binary features: numbers cut at the card's (inclusive) upper bounds, categories one-hot."""
 
     def cut(name: str, values: NDArray[np.int64]) -> tuple[NDArray[Any], list[str]]:
         cuts = card.details["cuts"][name]
@@ -114,7 +114,10 @@ def _read_a9a(card: Card) -> Unscaled:
 
 
 def _adult(card: Card, adult: Card, number: Callable[[str, NDArray[Any]], tuple[NDArray[Any], list[str]]]) -> Unscaled:
-    """Adult's records: categories one-hot in the documentation's order (missing: all zeros), numbers by `number`."""
+    """Return Adult's records: categories one-hot in the order of its documentation, numbers by `number`.
+
+    A missing category is all zeros.
+    """
     categories = adult.details["categories"]
     table = dict(_adult_table(_bundled(adult), tuple(categories)))
     is_test = table.pop("split") == "test"
@@ -133,7 +136,7 @@ def _adult(card: Card, adult: Card, number: Callable[[str, NDArray[Any]], tuple[
 
 @functools.lru_cache(maxsize=1)
 def _adult_table(path: Path, text: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The columns of Adult's file; kept, since the runs of a sweep read it again and again."""
+    """Return the columns of Adult's file, cached for the runs of a sweep."""
     with gzip.open(path, "rt", encoding="ascii", newline="") as lines:
         header, *records = csv.reader(lines)
     text = (*text, "income", "split")

@@ -1,4 +1,4 @@
-"""Data sets: reading what a card or a file of the user's describes, holding out test records, scaling."""
+"""Load data sets: read records from a card or a user's file, hold out test records, and scale."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError
 from golfsim.core.memory import available, readable
+from golfsim.core.words import counted
 from golfsim.data import files
 from golfsim.data.cards import Card, card_of, cards, data_folder
 from golfsim.data.config import DataConfig
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Card", "Dataset", "cards", "load"]
 
-DRAWN_BYTES = 12  # of each feature of a generated record: as drawn, and as scaled
+DRAWN_BYTES = 12  # per feature of a generated record: 8 as generated, 4 as scaled
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Records ready for learning: training records in random order, test records apart, both scaled alike."""
+    """Records ready for learning: training records in random order, and test records, both scaled in the same way."""
 
     name: str
     x: NDArray[np.float32]
@@ -48,15 +49,15 @@ class Dataset:
     digest: str
     columns: Mapping[str, NDArray[Any]]
     test_columns: Mapping[str, NDArray[Any]]
-    note: str = ""  # what every picture of it has to say
-    steps: tuple[Step, ...] = ()  # of the scaling
+    note: str = ""  # shown in every figure
+    steps: tuple[Step, ...] = ()  # the scaling steps
 
 
 def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
-    """Read, split and scale what `[data]` describes; `folder` is the scenario file's.
+    """Read, split and scale the records that `[data]` describes; `folder` is that of the scenario file.
 
-    The split (and what is generated) is a function of `test_seed`, or else of `seed`, alone. With `folds` the runs of
-    one shuffling have a seed in common, that of the first run and the number of the shuffling.
+    The split, and generated records, depend only on `test_seed`, or on `seed` if it is not given. With `folds`, all
+    runs of one shuffle share a seed: that of the first run plus the number of the shuffle.
     """
     shuffling, fold = divmod(run - 1, config.folds or 1)
     common = seed - (run - 1) + shuffling if config.folds else seed
@@ -69,9 +70,10 @@ def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
     else:
         train, test = _split(raw, config, held_out, overlap, _generator(seed, "split"))
     if not len(test):
-        raise UserError("so few that none is left for testing", key="data.test", hint="take more")
+        raise UserError("no records are left for testing", key="data.test", hint="use a larger number or share")
     if len(np.unique(raw.y[train])) < 2:
-        raise UserError(f"the {len(train)} training records are all of one class", key="data.train", hint="take more")
+        what = f"all training records ({len(train)}) belong to one class"
+        raise UserError(what, key="data.train", hint="use more training records")
     test_x, test_y = (raw.x, raw.y) if raw.test_x is None or raw.test_y is None else (raw.test_x, raw.test_y)
     test_columns = raw.columns if raw.test_y is None else raw.test_columns
     steps = scaling_steps(config, card, raw, train)
@@ -99,11 +101,14 @@ def _generator(seed: int, purpose: str) -> np.random.Generator:
 # Reading a set once, and sharing it with other processes
 
 Key = tuple[str, ...]
-shared: dict[Key, Path] = {}  # sets that another process has laid out for memory mapping, see `share`
+shared: dict[Key, Path] = {}  # sets that another process has written for memory mapping, see `share`
 
 
 def digest(config: DataConfig, folder: Path) -> str:
-    """A hash of what `[data]` reads, and what its card says of it; generated sets are a function of card and seed."""
+    """Return a hash of the records that `[data]` reads and of their card.
+
+    The records of a generated set follow from the card and the seed, so only the card is hashed.
+    """
     card = card_of(config.set) if config.set is not None else None
     found = "generated" if card and card.kind == "generated" else _read(card, config, folder).digest()
     told = (card.records, card.classes, card.held_out, card.bounds, card.details, card.note) if card else None
@@ -111,7 +116,7 @@ def digest(config: DataConfig, folder: Path) -> str:
 
 
 def grouping(config: DataConfig) -> Grouping | None:
-    """Which columns become features of few values, and their groups, where the set's card says so."""
+    """Return which columns become features of few values, and their groups, if the card of the set defines them."""
     from golfsim.data.grouping import Grouping
 
     card = card_of(config.set) if config.set is not None else None
@@ -119,7 +124,7 @@ def grouping(config: DataConfig) -> Grouping | None:
 
 
 def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
-    """Training records, features and classes of what `[data]` reads; roughly, without holding out test records."""
+    """Return the approximate number of training records, features and classes; no test records are held out."""
     card = card_of(config.set) if config.set is not None else None
     if card:
         return config.train or card.records, card.features, len(card.classes)
@@ -128,19 +133,19 @@ def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
 
 
 def share(configs: Iterable[DataConfig], folder: Path) -> dict[Key, Path]:
-    """Lay out the sets that the configs read in the cache, so that other processes can map them into memory."""
+    """Write the sets that the configs read to the cache, so that other processes can map them into memory."""
     found = {}
     for config in configs:
         card = card_of(config.set) if config.set is not None else None
         if not (card and card.kind == "generated"):
             raw = _read(card, config, folder)
-            with suppress(OSError):  # no place for it: each process will read it by itself
+            with suppress(OSError):  # no space: each process will read the set itself
                 found[_key(card, config, folder)] = raw.laid_out(cache_folder() / "arrays")
     return found
 
 
 def _read(card: Card | None, config: DataConfig, folder: Path) -> Unscaled:
-    """The records of a set with a card, or of a file of the user's; kept, since the runs of a sweep read them again."""
+    """Return the records of a set with a card or of a user's file, cached for the runs of a sweep."""
     key = _key(card, config, folder)
     if key not in _kept_sets:
         _kept_sets.pop(next(iter(_kept_sets)), None) if len(_kept_sets) >= KEPT_SETS else None
@@ -156,7 +161,7 @@ _kept_sets: dict[Key, Unscaled] = {}
 
 
 def _key(card: Card | None, config: DataConfig, folder: Path) -> Key:
-    """What tells sets apart, also by time and size of their files."""
+    """Return a key that identifies a set, including the time and size of its files."""
     if card:
         place = folder_of(card) if card.kind == "fetched" else data_folder()
         return ("card", card.name, str(place), *(_version_of(place / str(file["name"])) for file in card.files))
@@ -175,7 +180,7 @@ def _version_of(file: Path) -> str:
 def _from_card(card: Card, config: DataConfig, seed: int, folder: Path) -> tuple[Unscaled, int | float | None]:
     for name in ("label", "test_file"):
         if getattr(config, name) is not None:
-            raise UserError(f"“{name}” belongs to a file of your own, not to a set with a card", key=f"data.{name}")
+            raise UserError(f"“{name}” is only for your own file, not for a set with a card", key=f"data.{name}")
     if card.kind == "generated":
         return _generated(card, config, seed)
     raw = _read(card, config, folder)
@@ -186,19 +191,19 @@ def _from_card(card: Card, config: DataConfig, seed: int, folder: Path) -> tuple
 
 def _from_file(config: DataConfig, folder: Path) -> tuple[Unscaled, int | float | None]:
     if config.split == "as-published":
-        raise UserError("a file of your own has no published split", key="data.split", hint="leave split out")
+        raise UserError("your own file has no published split", key="data.split", hint="remove split")
     raw = _read(None, config, folder)
     if raw.test_x is None and config.test is None and config.folds is None:
         raise UserError(
-            "nothing says which records are for testing",
+            "the test records are not defined",
             key="data.test",
-            hint="test = 0.2 holds out a fifth; or test_file, or folds",
+            hint="use test = 0.2 to hold out a fifth of the records, or test_file, or folds",
         )
     return raw, config.test
 
 
 def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Unscaled, int]:
-    """Draw as many points as are wanted for training and testing together."""
+    """Draw the points for training and testing together."""
     test = config.test if config.test is not None else card.held_out
     assert test is not None
     if config.train is None or config.folds:
@@ -210,16 +215,16 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Unscaled, int
     size = records * card.features * DRAWN_BYTES
     if size > available():
         raise UserError(
-            f"{records} generated records need {readable(size)} of memory, {readable(available())} available",
+            f"{records} generated records need {readable(size)} of memory; {readable(available())} are available",
             key="data.test" if config.train is None or held_out > config.train else "data.train",
-            hint="generate fewer",
+            hint="generate fewer records",
         )
     return _drawn(card.name, records, seed), held_out
 
 
 @functools.lru_cache(maxsize=64)  # seeds: the points of a sweep share them
 def _drawn(name: str, records: int, seed: int) -> Unscaled:
-    """Points of a generated set; kept, since runs that share a seed share the points."""
+    """Return the points of a generated set, cached since runs that share a seed share the points."""
     card = card_of(name)
     x, y = GENERATORS[card.reader](records, _generator(seed, "generate"), card.details)
     for array in (x, y):
@@ -228,7 +233,7 @@ def _drawn(name: str, records: int, seed: int) -> Unscaled:
 
 
 def forget_drawn() -> None:
-    """Let go of the generated points that are kept for runs to share."""
+    """Remove the generated points from the cache that runs share."""
     _drawn.cache_clear()
 
 
@@ -237,13 +242,10 @@ def _has_repeats(card: Card) -> bool:
 
 
 def _without_repeats(raw: Unscaled) -> Unscaled:
-    """Each distinct record once, in the order of first appearance."""
+    """Return each distinct record once, in the order of first occurrence."""
     _, first = np.unique(raw.x, axis=0, return_index=True)
     first.sort()
     return Unscaled(raw.x[first], raw.y[first], raw.features, raw.classes)
-
-
-# Adult, and a9a which is computed from it
 
 
 # Holding out test records
@@ -252,7 +254,10 @@ def _without_repeats(raw: Unscaled) -> Unscaled:
 def _split(
     raw: Unscaled, config: DataConfig, held_out: int | float | None, overlap: bool, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Rows for training, in random order, and for testing; `overlap`: test records are also trained on."""
+    """Return the rows for training, in random order, and for testing.
+
+    With `overlap`, test records are also training records.
+    """
     order = rng.permutation(len(raw.y))
     if raw.test_y is not None:
         test = (
@@ -269,35 +274,38 @@ def _split(
 def _folded(
     raw: Unscaled, config: DataConfig, overlap: bool, fold: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Rows for training, in random order, and those of one fold for testing."""
+    """Return the rows for training, in random order, and those of one fold for testing."""
     folds = config.folds or 1
     if raw.test_y is not None or overlap:
         own = "the published split has" if overlap else "this set has"
-        raise UserError(f"{own} test records of its own", key="data.folds", hint="leave folds out")
+        raise UserError(f"{own} its own test records", key="data.folds", hint="remove folds")
     if len(raw.y) < folds:
-        raise UserError(f"{len(raw.y)} records make no {folds} folds", key="data.folds", hint="take fewer folds")
+        what = f"{counted(len(raw.y), 'record')} cannot be divided into {folds} folds"
+        raise UserError(what, key="data.folds", hint="use fewer folds")
     parts = np.array_split(rng.permutation(len(raw.y)), folds)
     rest = np.concatenate([part for number, part in enumerate(parts) if number != fold])
     return _kept(rest, config.train), np.sort(parts[fold])
 
 
 def _number(test: int | float, records: int | None, spare: int = 1) -> int:
-    """A number or share of `records` that leaves at least `spare` of them over."""
+    """Return a number or share of `records` as a number; at least `spare` of them must be left."""
     number = math.ceil(round(test * records, 6)) if test < 1 and records is not None else int(test)
     if test >= 1 and number != test:
-        raise UserError(f"{test} is neither a share below 1 nor a whole number", key="data.test")
+        raise UserError(f"{test} is neither a share below 1 nor an integer", key="data.test")
     if records is not None and number > records - spare:
-        raise UserError(f"{number} test records are too many", key="data.test", hint=f"at most {records - spare}")
+        what = f"{counted(number, 'test record')} exceed the available records"
+        raise UserError(what, key="data.test", hint=f"use at most {records - spare}")
     return number
 
 
 def _kept(rows: Indices, train: int | None) -> Indices:
     if train is not None and train > len(rows):
-        raise UserError(f"there are only {len(rows)} training records", key="data.train", hint=f"at most {len(rows)}")
+        what = f"there are only {counted(len(rows), 'training record')}"
+        raise UserError(what, key="data.train", hint=f"use at most {len(rows)}")
     return rows[:train]
 
 
 def _per_class(order: Indices, y: NDArray[np.int32], number: int) -> Indices:
-    """As many rows of each class, `number` in all."""
+    """Return equally many rows of each class, `number` in total."""
     classes = np.unique(y)
     return np.sort(np.concatenate([order[y[order] == label][: number // len(classes)] for label in classes]))

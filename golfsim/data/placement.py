@@ -1,6 +1,6 @@
-"""Who holds which records: how many each node gets, which ones, and when they arrive.
+"""Place records on nodes: how many records each node holds, which ones, and when they arrive.
 
-Every placement is exact: each record goes to one node, none is lost and none used twice, unless the scenario says so.
+Every placement is exact: each record is at exactly one node, unless the scenario allows to repeat it or leave it out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from golfsim.core.kernels import kernel
 from golfsim.core.maths import exp_of, log_of, power_of
 from golfsim.core.rng import draw, unit
 from golfsim.core.settings import Settings
+from golfsim.core.words import counted
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -27,10 +28,24 @@ Floats = NDArray[np.float64]
 
 @kernel
 def fill(key, sizes, weights, stock_start, stock_stop, by_class, out):
-    """Give each node its number of records, class by its weights as long as that class has records left.
+    """Give each node its number of records, drawn by its class weights from the classes that have records left.
 
-    Class c's records are by_class[stock_start[c]:stock_stop[c]], in random order. A node whose classes are all used up
-    takes from the class with most records left.
+    A node whose classes are all exhausted takes records from the class with most records left.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the random numbers.
+    sizes : array of int64, shape (nodes,)
+        The number of records per node.
+    weights : array of float64, shape (nodes, classes)
+        The weight of each class per node.
+    stock_start, stock_stop : arrays of int64, shape (classes,)
+        The unused records of class c are by_class[stock_start[c]:stock_stop[c]]. `stock_start` is changed in place.
+    by_class : array of int64, shape (records,)
+        The records sorted by class, in random order within a class.
+    out : array of int64, shape (sum of sizes,)
+        The output: the records of all nodes, in the order of the nodes.
     """
     place = 0
     for node in range(sizes.size):
@@ -56,7 +71,7 @@ def fill(key, sizes, weights, stock_start, stock_stop, by_class, out):
 
 
 class UniformSizes(Settings):
-    """Sizes vary evenly between two bounds."""
+    """Uniformly distributed sizes between two bounds."""
 
     kind: Literal["uniform"]
     min: int = Field(ge=0, description="the smallest size, relative to `max`")
@@ -65,35 +80,35 @@ class UniformSizes(Settings):
     @model_validator(mode="after")
     def _bounds(self) -> UniformSizes:
         if self.min > self.max:
-            raise ValueError(f"min: expected at most “max”, {self.max}; got {self.min}")
+            raise ValueError(f"min: expected at most {self.max}, the value of “max”; got {self.min}")
         return self
 
     def shares(self, u: Floats) -> Floats:
-        """Sizes up to a common factor, from probabilities."""
+        """Return the sizes, up to a common factor, for uniform random numbers u."""
         return np.floor(self.min + u * (self.max - self.min + 1))
 
 
 class LognormalSizes(Settings):
-    """Sizes are log-normal."""
+    """Log-normally distributed sizes."""
 
     kind: Literal["lognormal"]
     sigma: float = Field(ge=0, le=20, description="standard deviation of the logarithm of the size")
 
     def shares(self, u: Floats) -> Floats:
-        """Sizes up to a common factor, from probabilities."""
+        """Return the sizes, up to a common factor, for uniform random numbers u."""
         from scipy.special import ndtri
 
         return exp_of(self.sigma * np.asarray(ndtri(u)))
 
 
 class ZipfSizes(Settings):
-    """The r-th largest node has 1/r^exponent times as much as the largest."""
+    """Zipf-distributed sizes: the r-th largest node has 1/r^exponent times as many records as the largest."""
 
     kind: Literal["zipf"]
-    exponent: float = Field(ge=0, le=20, description="0: all alike; 1: Zipf's law")
+    exponent: float = Field(ge=0, le=20, description="the exponent; 0: all sizes are equal, 1: Zipf's law")
 
     def shares(self, u: Floats) -> Floats:
-        """Sizes up to a common factor: ranks in the order of u."""
+        """Return the sizes, up to a common factor; nodes are ranked in the order of u."""
         rank = np.argsort(np.argsort(u, kind="stable"), kind="stable") + 1
         return np.asarray(1.0 / power_of(rank, self.exponent), np.float64)
 
@@ -102,38 +117,48 @@ Sizes = Annotated[UniformSizes | LognormalSizes | ZipfSizes, Field(discriminator
 
 
 class IidSplit(Settings):
-    """Records go to nodes at random."""
+    """Records are assigned to nodes at random."""
 
     kind: Literal["iid"]
 
 
 class LabelSkewSplit(Settings):
-    """Each node has class shares of its own, from a Dirichlet distribution around the data's (Hsu et al. 2019)."""
+    """Each node has its own class shares, from a Dirichlet distribution around those of the data (Hsu et al. 2019)."""
 
     kind: Literal["label-skew"]
-    alpha: float = Field(gt=0, allow_inf_nan=True, description="small: nodes see few classes; large, or inf: all alike")
+    alpha: float = Field(
+        gt=0,
+        allow_inf_nan=True,
+        description="concentration of the Dirichlet distribution; small: nodes have few classes, large or inf: all "
+        "nodes have the class shares of the data",
+    )
 
 
 class ClassesPerNodeSplit(Settings):
-    """Each node has records of a few classes only, dealt evenly."""
+    """Each node has records of a few classes only; classes are distributed evenly over nodes."""
 
     kind: Literal["classes-per-node"]
-    classes: int = Field(ge=1, description="how many classes a node has")
+    classes: int = Field(ge=1, description="number of classes per node")
 
 
 class FeatureSkewSplit(Settings):
-    """Records go to nodes at random; nodes fall into groups that see shifted or rotated features."""
+    """Records are assigned to nodes at random; each group of nodes has shifted or rotated features."""
 
     kind: Literal["feature-skew"]
-    groups: int = Field(ge=1, description="how many groups of nodes, of equal size")
-    shift: float = Field(0.0, ge=0, description="each group's features are moved by a random vector of this length")
+    groups: int = Field(ge=1, description="number of groups of nodes, of equal size")
+    shift: float = Field(
+        0.0, ge=0, description="length of the random vector, one per group, that is added to the features"
+    )
     rotation: float = Field(
-        0.0, ge=0, le=360, description="group g's features are turned by g times so many degrees in random planes"
+        0.0,
+        ge=0,
+        le=360,
+        description="angle in degrees; the features of group g are rotated by g times this angle, in random planes",
     )
 
 
 class BySplit(Settings):
-    """Records with one value of a column stay together: a node (or a group of nodes) for each value."""
+    """Records with the same value of a column stay together: each value has its own node or group of nodes."""
 
     kind: Literal["by"]
     column: str = Field(description="a column of the data, e.g. “occupation” of adult")
@@ -142,10 +167,12 @@ class BySplit(Settings):
 class Population(Settings):
     """A group of nodes with its own class shares and its own share of the records."""
 
-    nodes: float = Field(gt=0, le=1, description="its share of the nodes")
-    records: float | None = Field(None, ge=0, le=1, description="its share of the records; default: as of the nodes")
+    nodes: float = Field(gt=0, le=1, description="share of the nodes in this group")
+    records: float | None = Field(
+        None, ge=0, le=1, description="share of the records in this group; default: in proportion to the nodes"
+    )
     classes: dict[str, Annotated[float, Field(ge=0)]] = Field(
-        {}, description="weights of the classes by name, e.g. { spam = 9, mail = 1 }; default: as in the data"
+        {}, description="weights of the classes by name, e.g. { spam = 9, mail = 1 }; default: those of the data"
     )
 
 
@@ -158,13 +185,13 @@ class GroupsSplit(Settings):
     @model_validator(mode="after")
     def _shares(self) -> GroupsSplit:
         if abs(sum(group.nodes for group in self.groups) - 1) > 1e-9:
-            raise ValueError("the groups' shares of the nodes must add up to 1")
+            raise ValueError("the shares of the nodes must add up to 1 over all groups")
         given = [group.records for group in self.groups]
         if any(share is not None for share in given):
             if any(share is None for share in given):
-                raise ValueError("give the share of the records for all groups, or for none")
+                raise ValueError("state the share of the records for all groups, or for none")
             if abs(sum(share or 0 for share in given) - 1) > 1e-9:
-                raise ValueError("the groups' shares of the records must add up to 1")
+                raise ValueError("the shares of the records must add up to 1 over all groups")
         return self
 
 
@@ -177,34 +204,40 @@ SplitConfig = Annotated[
 class ArrivalConfig(Settings):
     """Records that arrive over time."""
 
-    start: float = Field(ge=0, le=1, description="the share of its records that a node has at first")
-    rate: float = Field(ge=0, description="records that a node gets in a cycle, on average")
-    keep: int | None = Field(None, ge=1, description="a node retires its oldest records beyond this number")
+    start: float = Field(ge=0, le=1, description="the share of its records that a node has at the start")
+    rate: float = Field(ge=0, description="mean number of records that arrive per node and cycle")
+    keep: int | None = Field(
+        None, ge=1, description="maximal number of records per node; the oldest records beyond it are retired"
+    )
 
 
 class NodesConfig(Settings):
-    """`[nodes]`: how many nodes there are and who holds which records."""
+    """`[nodes]`: number of nodes, and which node has which records."""
 
-    number: int | None = Field(None, ge=1, lt=2**31, description="how many nodes; default: as many as the records fill")
-    records: Annotated[int, Field(ge=0)] | Sizes = Field(
-        1, description="training records a node, or a distribution of sizes that uses all records"
+    number: int | None = Field(
+        None, ge=1, lt=2**31, description="number of nodes; default: as many as there are records for"
     )
-    split: SplitConfig = Field(IidSplit(kind="iid"), description="which records go together")
-    arrival: ArrivalConfig | None = Field(None, description="records that arrive over time; default: all at once")
-    repeat: bool = Field(False, description="use records more than once when there are too few for `number` nodes")
-    leave_out: bool = Field(False, description="leave records out when there are more than the nodes hold")
+    records: Annotated[int, Field(ge=0)] | Sizes = Field(
+        1, description="number of training records per node, or a distribution of sizes that uses all records"
+    )
+    split: SplitConfig = Field(IidSplit(kind="iid"), description="how records are distributed over nodes")
+    arrival: ArrivalConfig | None = Field(
+        None, description="let records arrive over time; default: all records are present at the start"
+    )
+    repeat: bool = Field(False, description="use records more than once if there are fewer records than the nodes need")
+    leave_out: bool = Field(False, description="leave records out if there are more records than the nodes need")
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The records of all nodes one after the other (in the user's numbering), how many each has, and its group."""
+    """The records of all nodes, concatenated in the user's numbering; the number of records and the group per node."""
 
     rows: Ints
     counts: Ints
     group: Ints
 
     def renumbered(self, label: NDArray[np.int32]) -> Placement:
-        """The same in the world's numbering, where node i is the user's label[i]."""
+        """Return the same placement in the world's numbering, where node i is the user's node label[i]."""
         start = np.cumsum(self.counts) - self.counts
         counts = self.counts[label]
         within = np.arange(self.rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -218,7 +251,7 @@ def place(
     columns: Mapping[str, NDArray[Any]],
     seed: int,
 ) -> Placement:
-    """Spread records with labels y over nodes."""
+    """Distribute records with labels y over nodes."""
     return _Placer(config, y, classes, columns, seed).placement()
 
 
@@ -258,12 +291,12 @@ class _Placer:
         return Placement(np.resize(self.shuffled, sizes.sum()), sizes, group)
 
     def _sizes(self) -> Ints:
-        """How many records each node gets."""
+        """Return the number of records per node."""
         records, number = self.config.records, self.config.number
         if isinstance(records, int):
             return self._equal(records)
         if number is None:
-            raise UserError("missing: sizes that vary need the number of nodes", key="nodes.number")
+            raise UserError("missing: a distribution of sizes needs the number of nodes", key="nodes.number")
         u = rng.uniform(self.key("sizes"), np.arange(number, dtype=np.int32))
         return apportion(self.y.size, records.shares(u))
 
@@ -272,28 +305,29 @@ class _Placer:
         nodes = config.number if config.number is not None else records // max(each, 1)
         wanted = nodes * each
         if nodes == 0:
-            raise UserError(f"{records} records do not fill one node of {each}", key="nodes.records")
+            what = f"{counted(records, 'record')} cannot fill one node of {counted(each, 'record')}"
+            raise UserError(what, key="nodes.records")
         if wanted < records and not config.leave_out:
             raise UserError(
-                f"{nodes} nodes of {each} records hold {wanted} of the {records} records",
+                f"{counted(nodes, 'node')} of {counted(each, 'record')} hold only {wanted} of the {records} records",
                 key="nodes.number" if config.number is not None else "nodes.records",
-                hint="say leave_out = true in [nodes] to leave the others out, or change the numbers",
+                hint="set leave_out = true in [nodes] to leave out the other records, or change the numbers",
             )
         if wanted > records and not config.repeat:
             raise UserError(
-                f"{nodes} nodes of {each} records need {wanted} records; there are {records}",
+                f"{counted(nodes, 'node')} of {counted(each, 'record')} need {wanted} records; the data has {records}",
                 key="nodes.number",
-                hint="say repeat = true in [nodes] to use records more than once, or change the numbers",
+                hint="set repeat = true in [nodes] to use records more than once, or change the numbers",
             )
         if wanted > records and not isinstance(config.split, IidSplit | FeatureSkewSplit):
-            raise UserError(f"a {config.split.kind} split uses no record twice", key="nodes.repeat")
+            raise UserError(f"a {config.split.kind} split cannot repeat records", key="nodes.repeat")
         return np.full(nodes, each, np.int64)
 
     def _filled(self, sizes: Ints, weights: Floats) -> Ints:
         by_class = self.shuffled[np.argsort(self.y[self.shuffled], kind="stable")]
         counts = np.bincount(self.y, minlength=len(self.classes))
         stop = np.cumsum(counts)
-        # Nodes choose in random order, so that it is chance who gets what is left at the end.
+        # Nodes draw in random order, so that no node is systematically among the last, which get the remaining classes.
         turn = rng.permutation(self.key("turns"), 0, sizes.size)
         out = np.empty(sizes.sum(), np.int64)
         fill(self.key("fill"), sizes[turn], weights[turn], stop - counts, stop, by_class, out)
@@ -303,7 +337,7 @@ class _Placer:
         return filled.renumbered(back).rows
 
     def _dirichlet(self, alpha: float, nodes: int) -> Floats:
-        """Class shares of each node, by logarithms: small α would underflow."""
+        """Return the class shares of each node, computed by logarithms to avoid underflow for small α."""
         from scipy.special import gammaincinv
 
         prior = np.bincount(self.y, minlength=len(self.classes)) / self.y.size
@@ -339,14 +373,16 @@ class _Placer:
         return np.array([population.classes.get(name, 0.0) for name in self.classes])
 
     def _by_classes(self, each: int) -> Placement:
-        """Deal the classes to the nodes in turn, then each class's records evenly to the nodes that have it."""
+        """Assign classes to nodes in turn, then distribute the records of each class evenly over its nodes."""
         number, c = self.config.number, len(self.classes)
         if number is None or not isinstance(self.config.records, int):
-            raise UserError("classes-per-node needs the number of nodes, and sizes follow from it", key="nodes.number")
+            what = "classes-per-node needs the number of nodes; the number of records per node follows from it"
+            raise UserError(what, key="nodes.number")
         if each > c:
-            raise UserError(f"there are only {c} classes", key="nodes.split.classes")
+            raise UserError(f"the data has only {c} classes", key="nodes.split.classes")
         if number * each < c:
-            raise UserError(f"{number} nodes of {each} classes cannot hold {c} classes", key="nodes.number")
+            what = f"{counted(number, 'node')} with {each} of the {c} classes each cannot hold all classes"
+            raise UserError(what, key="nodes.number")
         deal = np.concatenate(
             [rng.permutation(self.key("classes"), turn, c) for turn in range(-(-number * each // c))]
         )[: number * each]
@@ -362,15 +398,15 @@ class _Placer:
         return Placement(rows, counts, np.zeros(number, np.int64))
 
     def _by_column(self, column: str) -> Placement:
-        """Nodes are allotted to the column's values by their numbers of records, at least one each."""
+        """Assign nodes to the values of a column in proportion to their numbers of records, at least one each."""
         if column not in self.columns:
-            known = nearest(column, list(self.columns)) or "it has none"
+            known = nearest(column, list(self.columns)) or ("" if self.columns else "it has no columns to split by")
             raise UserError(f"the data has no column “{column}”", key="nodes.split.column", hint=known)
         values, group_of = np.unique(self.columns[column], return_inverse=True)
         totals = np.bincount(group_of)
         number = self.config.number if self.config.number is not None else values.size
         if number < values.size:
-            what = f"“{column}” has {values.size} values, more than {number} nodes"
+            what = f"“{column}” has {values.size} values, more than the number of nodes, {number}"
             raise UserError(what, key="nodes.number")
         nodes = 1 + apportion(number - values.size, np.maximum(totals - totals.sum() / number, 0) + 1e-12)
         order = self.shuffled[np.argsort(group_of[self.shuffled], kind="stable")]
@@ -379,7 +415,7 @@ class _Placer:
 
 
 def apportion(total: int, shares: Floats) -> Ints:
-    """Whole numbers in proportion to the shares that add up to the total (largest remainders first)."""
+    """Return integers that are proportional to the shares and add up to the total (largest remainder method)."""
     exact = shares / shares.sum() * total if shares.sum() > 0 else np.full(shares.size, total / shares.size)
     whole: Ints = np.floor(exact).astype(np.int64)
     rest = total - int(whole.sum())
@@ -388,7 +424,7 @@ def apportion(total: int, shares: Floats) -> Ints:
 
 
 def _without_repetition(holders: Ints) -> Ints:
-    """Swap classes between nodes until no node has one twice."""
+    """Swap classes between nodes until no node has a class twice."""
     number, each = holders.shape
     for node in range(number):
         for slot in range(each):
@@ -409,7 +445,7 @@ def _swappable(holders: Ints, node: int, slot: int, other: int, s: int) -> bool:
 
 
 def skewed(x: NDArray[np.float32], split: FeatureSkewSplit, group: Ints, seed: int) -> NDArray[np.float32]:
-    """Shift or turn the features of records by their group."""
+    """Shift and rotate the features of records by their group."""
     from scipy.special import ndtri
 
     key, features = rng.key(seed, "nodes", "feature-skew"), x.shape[1]

@@ -1,4 +1,4 @@
-"""Scale records: features to [0, 1], records to length 1, and a bias."""
+"""Scale records: features to [0, 1], records to norm 1, and an added bias."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
 
 
-Step = Callable[[Floats], Floats]  # of a scaling; a module's own function or made of one, so that it can be pickled
+Step = Callable[[Floats], Floats]  # a scaling step; a function of this module or a partial of one, to be picklable
 
 
-CHUNK = 4096  # records that are scaled at a time
+CHUNK = 4096  # records scaled at a time
 
 
 BIAS = "1"  # the name of the feature that is always 1
 
 
 def span(config: DataConfig) -> tuple[float, float] | None:
-    """The range that the scaling keeps every feature in, whatever the records are; None where it keeps none."""
+    """Return the range of every feature after scaling, for any records; None if the scaling ensures no range."""
     if "minmax" in config.scale:
         return 0.0, 1.0
     return (-1.0, 1.0) if config.scale else None
 
 
 def caveat(config: DataConfig) -> str:
-    """What the scaling asked of the private records, and nothing accounts for."""
+    """Return what the scaling reads from the private records without accounting for it."""
     looked = config.bounds == "train" and "minmax" in config.scale
     return "the training set's min-max bounds, which are not accounted for" if looked else ""
 
 
 def scaling_steps(config: DataConfig, card: Card | None, raw: Unscaled, train: Indices) -> list[Step]:
-    """Return the steps of the scaling that `[data]` asks for, with their bounds."""
+    """Return the scaling steps of `[data]`, with their bounds."""
     steps: list[Step] = []
     for position, name in enumerate(config.scale):
         if name != "minmax":
             steps.append(_with_bias if name == "bias" else _LENGTHS[name])
             continue
         if "bias" in config.scale[:position]:
-            raise UserError("minmax would make the bias 0", key="data.scale", hint="put bias after minmax")
+            raise UserError("minmax would set the bias to 0", key="data.scale", hint="put bias after minmax")
         if config.bounds != "train" and position:
             raise UserError(
-                "public bounds are those of the features as they come", key="data.scale", hint="put minmax first"
+                "public bounds apply to the unscaled features only", key="data.scale", hint="put minmax first"
             )
         seen = config.bounds == "train"
         steps.append(_minmax(_seen(raw.x, train, steps) if seen else _public(card, raw, config.stated_bounds)))
@@ -62,13 +62,13 @@ def scaling_steps(config: DataConfig, card: Card | None, raw: Unscaled, train: I
 
 
 def _public(card: Card | None, raw: Unscaled, stated: Mapping[str, tuple[float, float]]) -> Bounds:
-    """The bounds of each feature: as the scenario states them, or else as the card does."""
+    """Return the bounds of each feature from the scenario or, if it states none, from the card."""
     if stated:
         _check_stated(stated, raw.features)
         return _by_feature(stated, raw.features)
     if card is None or not card.bounds:
-        whose = f"“{card.name}”" if card else "a file of your own"
-        hint = 'state them: bounds = [0, 1]; bounds = "train" looks at the training records, which is not private'
+        whose = f"“{card.name}”" if card else "your own file"
+        hint = 'state them: bounds = [0, 1]; bounds = "train" reads the training records, which is not private'
         raise UserError(f"{whose} has no public bounds for minmax", key="data.bounds", hint=hint)
     return _by_feature(card.bounds, raw.features)
 
@@ -85,12 +85,12 @@ def _check_stated(stated: Mapping[str, tuple[float, float]], features: tuple[str
         raise UserError(f"there is no feature “{unknown[0]}”", key="data.bounds", hint=nearest(unknown[0], features))
     missing = [name for name in features if name not in stated]
     if missing and "default" not in stated:
-        what = f"there are none for the feature “{missing[0]}”"
-        raise UserError(what, key="data.bounds", hint="default = [low, high] is for all that are not named")
+        what = f"the feature “{missing[0]}” has no bounds"
+        raise UserError(what, key="data.bounds", hint="add default = [low, high] for all features that are not named")
 
 
 def _seen(x: NDArray[Any], train: Indices, steps: list[Step]) -> Bounds:
-    """The least and greatest value of each feature of the training records, after `steps`."""
+    """Return the minimum and maximum of each feature of the training records, after `steps`."""
     low, high = np.full(x.shape[1], np.inf), np.full(x.shape[1], -np.inf)
     for _, part in _in_chunks(x, train, steps):
         np.minimum(low, part.min(axis=0), out=low)
@@ -99,7 +99,7 @@ def _seen(x: NDArray[Any], train: Indices, steps: list[Step]) -> Bounds:
 
 
 def scale_rows(x: NDArray[Any], rows: Indices, steps: Sequence[Step]) -> NDArray[np.float32]:
-    """Scale some rows of x, a chunk at a time."""
+    """Return some rows of x after scaling."""
     width = x.shape[1] + sum(step is _with_bias for step in steps)
     out = np.empty((len(rows), width), dtype=np.float32)
     for place, part in _in_chunks(x, rows, steps):
@@ -117,7 +117,10 @@ def _in_chunks(x: NDArray[Any], rows: Indices, steps: Sequence[Step]) -> Iterato
 
 
 def _minmax(bounds: Bounds) -> Step:
-    """Each feature from its bounds to [0, 1]; what lies outside, also of test records, is clipped; constants are 0."""
+    """Return the step that maps each feature from its bounds to [0, 1].
+
+    Values outside the bounds, also those of test records, are clipped. Constant features become 0.
+    """
     low, high = bounds
     return functools.partial(_to_unit, low, np.where(high > low, high - low, np.inf))
 
@@ -154,10 +157,10 @@ _LENGTHS: dict[str, Step] = {"l1": _l1, "l2": _l2, "clip-l2": _clip_l2}
 
 
 def to_length(x: NDArray[np.float32], config: DataConfig) -> NDArray[np.float32]:
-    """Records that were changed after scaling, brought to the length that `[data]` asks for again."""
+    """Scale records that were changed after scaling to the norm that `[data]` requires."""
     return scaled(x, [_LENGTHS[name] for name in config.scale if name in _LENGTHS])
 
 
 def scaled(x: NDArray[Any], steps: Sequence[Step]) -> NDArray[np.float32]:
-    """All of some records after the steps of a scaling, e.g. new ones as those that a model was learned from."""
+    """Return records after scaling steps, e.g. new records scaled like the training records of a model."""
     return scale_rows(x, np.arange(len(x)), steps)

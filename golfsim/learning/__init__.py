@@ -1,1 +1,1 @@
-"""How models are updated, fitted, combined and tuned."""
+"""Update, fit, combine and tune models."""

@@ -1,4 +1,4 @@
-"""Votes of several linear models at one node, and what a tie means."""
+"""Combine several linear models per node by votes, with rules for ties."""
 
 from __future__ import annotations
 
@@ -18,14 +18,29 @@ Tie = Literal["first", "last", "random", "score"]
 Numbers = NDArray[Any]
 Nodes = NDArray[np.int32]
 
-NUDGE = 1e-5  # decides ties, and no more: far below the weight of one vote among thousands
+NUDGE = 1e-5  # decides ties only: far below the weight of one vote among thousands
 
 
 def vote(w: Numbers, weight: csr_array, nodes: Nodes, x: Numbers, tie: Tie, key: np.uint64) -> Numbers:
-    """The weighted majority of models w [models of all nodes, linear, features] as scores [records, nodes, linear].
+    """Return the weighted majority vote of models as scores, shape (records, nodes, linear).
 
-    `weight` [nodes, models of all nodes] says who asks whom; a node without any weight has no opinion: 0. What counts
-    is each model's class, but its score decides between records with equal votes, and, by the rule "score", ties.
+    Each model votes for one class. Its score only orders records with equal votes and, by the rule "score", decides
+    ties. The result is 0 for a node without any weight.
+
+    Parameters
+    ----------
+    w : array of float32, shape (models, linear, features)
+        The models of all nodes, each with one or several linear models.
+    weight : csr_array, shape (nodes, models)
+        The weight of each model in the vote of each node.
+    nodes : array of int32, shape (nodes,)
+        The numbers of the nodes, for random ties.
+    x : array of float32, shape (records, features)
+        The records to classify.
+    tie : {"first", "last", "random", "score"}
+        The rule that decides ties.
+    key : uint64
+        The key of the random numbers for random ties.
     """
     raw = score(w, x)  # [records, all models, linear]
     whole = np.asarray(weight.sum(axis=1), np.float64)
@@ -36,7 +51,7 @@ def vote(w: Numbers, weight: csr_array, nodes: Nodes, x: Numbers, tie: Tie, key:
 
 
 def _weighed(values: Numbers, weight: csr_array) -> Numbers:
-    """Each node's weighted sum of values [records, all models, linear]."""
+    """Return the weighted sum per node of values [records, all models, linear]."""
     records, models, linear = values.shape
     flat = values.transpose(1, 0, 2).reshape(models, records * linear)
     found = np.zeros((weight.shape[0], records * linear))
@@ -45,13 +60,13 @@ def _weighed(values: Numbers, weight: csr_array) -> Numbers:
 
 
 def bounded(raw: Numbers) -> Numbers:
-    """Scores between −1 and 1 in their order, however large they are: noise makes some so."""
+    """Map scores to (−1, 1) and preserve their order; with noise, scores can be very large."""
     wide = raw.astype(np.float64)
     return np.asarray(wide / (1 + np.abs(wide)))
 
 
 def ballot(raw: Numbers) -> Numbers:
-    """Each model's vote: ±1 for one linear model, else 1 for its class."""
+    """Return the vote of each model: ±1 for one linear model, else 1 for its class and 0 for the others."""
     if raw.shape[-1] == 1:
         return np.where(raw >= 0, 1.0, -1.0)
     chosen = classify(raw)[..., None]
@@ -59,7 +74,7 @@ def ballot(raw: Numbers) -> Numbers:
 
 
 def _preference(lean: Numbers, nodes: Nodes, x: Numbers, tie: Tie, key: np.uint64) -> Numbers:
-    """In which direction a tie falls, of size 1 at the most."""
+    """Return the preference that decides ties, between −1 and 1."""
     linear = lean.shape[-1]
     if tie == "score":
         return lean
@@ -82,7 +97,7 @@ def add_weighted(start, column, weight, values, out):
 
 @kernel
 def toss(words, nodes, key, chance):
-    """A number for each record, node and class: whoever asks again, in whatever company, gets the same."""
+    """Draw a number for each record, node and class; it does not depend on the other records and nodes of the call."""
     for r in range(words.shape[0]):
         record = draw(key, 0, 0, 0)
         for f in range(words.shape[1]):

@@ -1,4 +1,4 @@
-"""Choosing λ on published records: what is published may be used at will, so this costs no privacy."""
+"""Choose λ on published records; these can be used without limit, so this spends no privacy budget."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ PASSES = 5
 
 @kernel
 def train(records, rows, rule, w):
-    """Sequential updates by single records, in the order given."""
+    """Update a model by single records, in the given order."""
     age = 0
     for record in records:
         age = amend(w, 0, w.shape[0], age, rows, record, record + 1, rule)
 
 
 def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer: str) -> float | None:
-    """The λ of the grid whose model agrees best with published records that it was not trained on; None without any.
+    """Return the λ of the grid whose model agrees best with held-out published records; None without records.
 
-    What agrees are classes: the model's for the decoded features, and the decoded label. Both are noisy, alike for
-    every λ, so that the ranking is that of the records themselves, as far as the noise lets one see it.
+    The class that the model predicts for the decoded features is compared with the decoded label. Both are noisy, but
+    equally so for every λ. So the ranking approximates that of the original records.
     """
     if not isinstance(records, Published):
         raise UserError(
-            f"“{records.name}” is not published: choosing λ on private records would have to be paid for",
+            f"“{records.name}” is not published: choosing λ on private records would spend privacy budget",
             key=f"{layer}.lambda",
-            hint="give a number, or learn from a layer that publishes",
+            hint="set lambda to a number, or learn from a layer that publishes its records",
         )
     rows = records.rows
     there = ranges(rows.first, rows.stop)
@@ -60,6 +60,7 @@ def _agreement(
     x: NDArray[np.float32],
     label: NDArray[np.int32],
 ) -> float:
+    """Return the share of held-out records for which a newly trained model agrees with the label."""
     w = np.zeros((models, x.shape[1]), np.float32)
     train(passes, rows, rule, w)
     return float((classify(score(w[None], x))[:, 0] == label).mean())

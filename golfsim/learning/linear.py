@@ -1,4 +1,4 @@
-"""What all layers that learn linear models by stochastic gradient descent have in common."""
+"""Provide the base class of layers that learn linear models by stochastic gradient descent."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 
 
 class DescentConfig(LayerConfig):
-    """Whom to talk to, what to learn from, and how."""
+    """Settings of layers that learn by stochastic gradient descent."""
 
-    peers: Layer[Overlay[Any]] = Field(description="the overlay that tells where models go")
+    peers: Layer[Overlay[Any]] = Field(description="the overlay that selects the receivers of models")
     records: Layer[Records[Any]] = Field(description="the records that models are updated with; “raw” is not private")
-    learner: Literal["pegasos", "logistic", "mean"] = Field("pegasos", description="how a record changes a model")
+    learner: Literal["pegasos", "logistic", "mean"] = Field(
+        "pegasos", description="the update rule (`golfsim list learners`)"
+    )
     lam: Annotated[float, Field(gt=0)] | Literal["published-cv"] = Field(
         1e-4,
         alias="lambda",
-        description="the regularisation λ; the step is 1/(λt). “published-cv” chooses it on held-out published "
-        "records, at no cost in privacy",
+        description="the regularisation λ; the step size is 1/(λt). “published-cv” chooses λ on held-out published "
+        "records, which spends no privacy budget",
     )
     batch: Literal["mini-batch", "one-by-one"] = Field(
-        "mini-batch", description="several records of a node make one update together, or one each"
+        "mini-batch", description="make one update with all records of a node, or one update per record"
     )
 
 
@@ -42,14 +44,14 @@ D = TypeVar("D", bound=DescentConfig)
 
 
 class Descent(Learner[D]):
-    """A layer of linear models, `w` [holders, models, features], each with its age in updates."""
+    """A layer of linear models `w` [holders, models, features]; the age of a model is its number of updates."""
 
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("lambda", 'The λ that was chosen on published records; with `lambda = "published-cv"`.'),
     )
 
     def allocate(self, holders: int) -> None:
-        """Zero models for so many holders."""
+        """Allocate models of zeros for a number of holders."""
         config = self.config
         self.w = np.zeros((holders, config.records.models, config.records.features), np.float32)
         self.age = np.zeros(holders, np.int32)
@@ -57,34 +59,34 @@ class Descent(Learner[D]):
         self._message_bytes = int(np.prod(self.w.shape[1:])) * self.w.itemsize + self.age.itemsize
 
     def rule(self) -> Rule:
-        """How models are updated; chooses λ the first time, where the scenario leaves that to the published records."""
+        """Return the update rule; the first call chooses λ if `lambda` is “published-cv”."""
         learner = LEARNERS[self.config.learner][0]
         if self.lam == 0:
             self.lam = published_lambda(self.config.records, learner, self.key("lambda"), self.name) or 0.0
-        without_records = 1.0  # as long as nothing is published there is nothing to update with
+        without_records = 1.0  # never used: without published records there are no updates
         return Rule(learner, self.lam or without_records, self.config.batch == "one-by-one")
 
     def guarantee(self) -> Guarantee:
-        """That of the records it learns from."""
+        """Return the guarantee of the records that the layer learns from."""
         return self.config.records.guarantee()
 
     def observe(self, world: World) -> dict[str, float]:
-        """The λ that was chosen, if it was."""
+        """Return the chosen λ if `lambda` is “published-cv”."""
         return {"lambda": self.lam} if self.config.lam == "published-cv" else {}
 
     def released(self) -> NDArray[np.float64]:
-        """All models, as they go from node to node."""
+        """Return all models as nodes send them, if the layer uses private data."""
         return self.w.ravel().astype(np.float64) if self.touches_private_data else np.empty(0)
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """One matrix product for all models."""
+        """Return the scores of all models, by one matrix product."""
         return score(self.w[nodes], x)
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Updates on the way of each model."""
+        """Return the number of updates of each model."""
         return self.age[nodes]
 
 
 def linear(w: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A view with a row for each linear model."""
+    """Return a view with one row per linear model."""
     return w.reshape(w.size // w.shape[-1], w.shape[-1])

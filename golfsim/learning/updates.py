@@ -1,7 +1,7 @@
-"""One step of stochastic gradient descent on a node's records: Pegasos, logistic regression, the mean of yx.
+"""Update models by stochastic gradient descent on the records of a node: Pegasos, logistic regression, the mean of yx.
 
-All three have the form w ← (1 − 1/t)·w + step·yx (Hegedűs & Jelasity 2017, equations 8 and 11); they differ in the
-step, which depends on the margin w·yx.
+All three have the form w ← (1 − 1/t)·w + step·yx (Hegedűs & Jelasity 2017, equations 8 and 11). They differ in the
+step size, which depends on the margin w·yx.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from golfsim.protocol.records import sign_for
 PEGASOS, LOGISTIC, MEAN = range(3)
 
 LEARNERS = {
-    "pegasos": (PEGASOS, "linear SVM: step 1/(λt) while the margin is below 1 (Shalev-Shwartz et al. 2011)"),
-    "logistic": (LOGISTIC, "logistic regression: step σ(−margin)/(λt)"),
-    "mean": (MEAN, "the running mean of yx for each class, the limit of large λ: step 1/t, whatever the margin"),
+    "pegasos": (PEGASOS, "linear SVM: step size 1/(λt) if the margin is below 1 (Shalev-Shwartz et al. 2011)"),
+    "logistic": (LOGISTIC, "logistic regression: step size σ(−margin)/(λt)"),
+    "mean": (MEAN, "running mean of yx for each class, the limit of large λ: step size 1/t for any margin"),
 }
 
 
-LARGEST_MARGIN = 700.0  # beyond it the exponential leaves the range of numbers, and the step is 0 in any case
+LARGEST_MARGIN = 700.0  # beyond it the exponential overflows, and the step size is 0
 L1, L2 = range(2)
 NORMS = {"l1": L1, "l2": L2}
 
 
 class Noise(NamedTuple):
-    """How gradients are perturbed; `on` is false where they are not."""
+    """The perturbation of gradients."""
 
-    on: bool
+    on: bool  # whether gradients are perturbed
     norm: int
-    per_record: bool  # the unit is a record: the mean over k records moves k times less
+    per_record: bool  # the unit is a record: the sensitivity of the mean over k records is k times smaller
     key: np.uint64
 
 
 class Rule(NamedTuple):
-    """How a model is updated."""
+    """The update rule of a model."""
 
     learner: int
     lam: float
-    one_by_one: bool  # else all records of a node form one mini-batch
+    one_by_one: bool  # one update per record; else all records of a node form one mini-batch
 
 
 @inlined
 def rate(rule, t):
-    """The learning rate of the t-th update."""
+    """Return the learning rate of the t-th update."""
     return 1.0 / t if rule.learner == MEAN else 1 / (rule.lam * t)
 
 
 @inlined
 def step_size(rule, margin, t):
-    """How far the t-th update moves along yx."""
+    """Return the step size of the t-th update along yx."""
     if rule.learner == PEGASOS:
         return rate(rule, t) if margin < 1 else 0.0
     if rule.learner == LOGISTIC:
@@ -65,26 +65,58 @@ def step_size(rule, margin, t):
     return rate(rule, t)
 
 
-# Kernels take an array and the number of a row, not the row: a slice costs more than the loop over a short row.
+# Arguments are an array and the number of a row, not the row: a slice costs more than the loop over a short row.
 
 
 @inlined
 def move(w, i, decay, step, x, j, out, m):
-    """out[m] = decay·w[i] + step·x[j]."""
+    """Compute out[m] = decay·w[i] + step·x[j].
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The models.
+    i : int
+        The row of w.
+    decay, step : float32
+        The factors.
+    x : array of float32, shape (rows, features)
+        The records.
+    j : int
+        The row of x.
+    out : array of float32, shape (rows, features)
+        The output.
+    m : int
+        The row of out.
+    """
     for f in range(w.shape[1]):
         out[m, f] = fused(step, x[j, f], decay * w[i, f])
 
 
 @inlined
 def nudge(out, m, decay, step, x, j):
-    """out[m] = decay·out[m] + step·x[j], in place."""
+    """Compute out[m] = decay·out[m] + step·x[j] in place.
+
+    Parameters
+    ----------
+    out : array of float32, shape (rows, features)
+        The models.
+    m : int
+        The row of out.
+    decay, step : float32
+        The factors.
+    x : array of float32, shape (rows, features)
+        The records.
+    j : int
+        The row of x.
+    """
     for f in range(out.shape[1]):
         out[m, f] = fused(step, x[j, f], decay * out[m, f])
 
 
 @inlined
 def copy_model(w, start, out):
-    """out = the rows of w from `start` on."""
+    """Copy the rows of w from `start` on into `out`."""
     for m in range(out.shape[0]):
         for f in range(out.shape[1]):
             out[m, f] = w[start + m, f]
@@ -100,9 +132,24 @@ def keep_model(fresh, w, start):
 
 @leaf
 def amend(w, start, models, age, rows, first, stop, rule):
-    """Update a model in its place by one record after the other; returns its new age.
+    """Update a model in place by one record after the other and return its new age.
 
-    The model is the rows of w from `start` on, one for each of its linear models, and has seen `age` updates.
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The models.
+    start : int
+        The first row of the model, which has one row per linear model.
+    models : int
+        The number of linear models.
+    age : int
+        The number of updates of the model so far.
+    rows : Rows
+        The records.
+    first, stop : int
+        The records to use: first … stop−1.
+    rule : Rule
+        The update rule.
     """
     slices = models if rows.folded else 1
     for record in range(first, stop):
@@ -118,7 +165,25 @@ def amend(w, start, models, age, rows, first, stop, rule):
 
 @leaf
 def update(w, start, age, rows, node, rule, out):
-    """Write into `out` a model after an update by a node's records; returns its new age."""
+    """Write a model after an update by the records of a node into `out`, and return its new age.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The models.
+    start : int
+        The first row of the model, which has one row per linear model.
+    age : int
+        The number of updates of the model so far.
+    rows : Rows
+        The records.
+    node : int
+        The node whose records are used.
+    rule : Rule
+        The update rule.
+    out : array of float32, shape (models, features)
+        The output.
+    """
     first, stop = rows.first[node], rows.stop[node]
     if first == stop:
         copy_model(w, start, out)
@@ -143,7 +208,7 @@ def update(w, start, age, rows, node, rule, out):
 
 @inlined
 def units(rows, node, noise):
-    """Whom a visit to a node is charged to: all its records, or the node itself."""
+    """Return the range of units that a visit to a node is charged to: all its records, or the node itself."""
     if noise.per_record:
         return rows.first[node], rows.stop[node]
     return np.int64(node), np.int64(node) + 1
@@ -151,7 +216,7 @@ def units(rows, node, noise):
 
 @inlined
 def charge(rows, node, noise, budget):
-    """Spend what a visit to a node costs, and tell its ε: 0 where there is no record, or too little left."""
+    """Charge a visit to a node and return its ε; 0 if the node has no records or too little budget."""
     if rows.first[node] == rows.stop[node]:
         return 0.0
     if not noise.on:
@@ -162,10 +227,33 @@ def charge(rows, node, noise, budget):
 
 @leaf
 def perturb_gradient(w, start, models, age, rows, node, rule, noise, budget, epsilon):
-    """Add to a model the noise of its last update, which is that of the gradient times the learning rate.
+    """Add the noise of its last update to a model: that of the gradient times the learning rate.
 
-    The gradient of a record is at most as long as the record, and that at most 1; so the mean over k records has a
-    sensitivity of 2/k for one record and of 2 for all.
+    The length of the gradient of a record is at most that of the record, which is at most 1. So the mean over k records
+    has a sensitivity of 2/k with respect to one record, and of 2 with respect to all records.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The models, changed in place.
+    start : int
+        The first row of the model, which has one row per linear model.
+    models : int
+        The number of linear models.
+    age : int
+        The number of updates of the model, including the last one.
+    rows : Rows
+        The records.
+    node : int
+        The node whose records were used.
+    rule : Rule
+        The update rule.
+    noise : Noise
+        The perturbation.
+    budget : Budget
+        The visits of all units; the number of visits selects the random numbers.
+    epsilon : float
+        The ε that was charged for the update.
     """
     lo, hi = units(rows, node, noise)
     sensitivity = 2.0 * (1 + ROUNDING) / (hi - lo)
@@ -181,9 +269,30 @@ def perturb_gradient(w, start, models, age, rows, node, rule, noise, budget, eps
 
 @leaf
 def learn(w, start, age, rows, node, rule, noise, budget, out):
-    """An update that spends the records' budget and perturbs the mean gradient, where the strategy asks for it.
+    """Write an updated model into `out` and return its age; spend budget and perturb the gradient if `noise` is on.
 
-    Where the rest of a budget is too small the model moves on unchanged.
+    If the remaining budget is too small, the model is copied unchanged.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The models.
+    start : int
+        The first row of the model, which has one row per linear model.
+    age : int
+        The number of updates of the model so far.
+    rows : Rows
+        The records.
+    node : int
+        The node whose records are used.
+    rule : Rule
+        The update rule.
+    noise : Noise
+        The perturbation.
+    budget : Budget
+        The visits of all units, changed in place.
+    out : array of float32, shape (models, features)
+        The output.
     """
     epsilon = charge(rows, node, noise, budget)
     if epsilon == 0:
@@ -197,7 +306,29 @@ def learn(w, start, age, rows, node, rule, noise, budget, out):
 
 @leaf
 def learn_in_place(w, start, age, rows, node, rule, noise, budget, fresh):
-    """`learn` for a model that takes the place of the old one; `fresh` is room for it where a mini-batch needs both."""
+    """Update a model in place as `learn` does, and return its age.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The models, changed in place.
+    start : int
+        The first row of the model, which has one row per linear model.
+    age : int
+        The number of updates of the model so far.
+    rows : Rows
+        The records.
+    node : int
+        The node whose records are used.
+    rule : Rule
+        The update rule.
+    noise : Noise
+        The perturbation.
+    budget : Budget
+        The visits of all units, changed in place.
+    fresh : array of float32, shape (models, features)
+        Temporary memory for the new model of a mini-batch, which needs the old model, too.
+    """
     first, stop, models = rows.first[node], rows.stop[node], fresh.shape[0]
     if stop - first > 1 and not rule.one_by_one:
         age = learn(w, start, age, rows, node, rule, noise, budget, fresh)

@@ -1,1 +1,1 @@
-"""Noise, the ε that it provably gives, the ledger of what was spent, and secure sums."""
+"""Noise mechanisms with their proven ε, the ledger of spent privacy budgets, and secure sums."""

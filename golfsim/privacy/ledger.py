@@ -1,8 +1,8 @@
-"""What every record (or every node, where that is the unit) has spent of its privacy budget.
+"""Account for the privacy budget that every record (or every node, where that is the unit) has spent.
 
-Visits are counted as integers and ε is derived from them: a running sum of floating-point numbers would lose the last
-of k visits for many k. Whoever touches private data spends first and touches after, by `Ledger.charge` or, in kernels,
-by `may_visit` and `spend`. Nothing else writes visits; a test holds that.
+Visits are counted as integers, and ε is derived from them: because of rounding, a running sum of floating-point numbers
+would refuse the last of k visits for many k. Code that uses private data must first spend budget, by `Ledger.charge`
+or, in kernels, by `may_visit` and `spend`. No other code writes visits; a test ensures this.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ BUDGET_METRICS = (
     Metric("spent.max", "The largest ε that a record (or node) has spent.", "ε", "down"),
     Metric("spent.exhausted", "The share of records (or nodes) that have no budget left.", "share of records", "down"),
 )
-LAST_HALVING = 60  # visits: later ones would cost nothing, and their noise leave the range of single precision
+LAST_HALVING = 60  # visits: later visits would cost nothing, and their noise would exceed the range of single precision
 
 
 class UniformSchedule(Settings):
-    """ε/k for each of k visits, then the record is never touched again."""
+    """Spend ε/k for each of k visits; after these the record is never used again."""
 
     kind: Literal["uniform"]
-    visits: int = Field(1, ge=1, description="how often a record may be used")
+    visits: int = Field(1, ge=1, description="number of times that a record may be used")
 
 
 class HalvingSchedule(Settings):
-    """ε/2^t for the t-th visit: endless, with ever more noise."""
+    """Spend ε/2^t for the t-th visit: the number of visits is unlimited, and the noise grows with each visit."""
 
     kind: Literal["halving"]
 
@@ -45,12 +45,15 @@ Schedule = Annotated[UniformSchedule | HalvingSchedule, Field(discriminator="kin
 
 
 def visits_of(schedule: UniformSchedule | HalvingSchedule, most: int = 8) -> int:
-    """How many visits spend the budget, or nearly so (of halves, four leave a sixteenth); at most so many."""
+    """Return the number of visits, at most `most`, that spend the budget.
+
+    Under a halving schedule it is 4, which leaves a sixteenth of the budget.
+    """
     return min(schedule.visits, most) if isinstance(schedule, UniformSchedule) else 4
 
 
 class Budget(NamedTuple):
-    """A schedule as kernels see it, with the visits so far of every record."""
+    """A schedule in the form that kernels use, with the number of visits of every record."""
 
     kind: int
     visits_allowed: int
@@ -60,7 +63,7 @@ class Budget(NamedTuple):
 
 @inlined
 def may_visit(budget, first, stop):
-    """Whether all records first … stop−1 have budget left for one more visit."""
+    """Return whether all records first … stop−1 have budget left for one more visit."""
     allowed = True
     for record in range(first, stop):
         allowed &= budget.visits[record] < budget.visits_allowed
@@ -69,7 +72,7 @@ def may_visit(budget, first, stop):
 
 @inlined
 def spend(budget, first, stop):
-    """Charge records for a visit; returns the ε of the least that any of them is charged."""
+    """Charge records first … stop−1 for one visit and return the smallest ε that is charged to any of them."""
     least = budget.epsilon
     for record in range(first, stop):
         budget.visits[record] += 1
@@ -82,7 +85,10 @@ def spend(budget, first, stop):
 
 
 class Ledger(Stateful):
-    """The visits of every record under a schedule; kept through churn, afresh or not, and in checkpoints."""
+    """Count the visits of every record under a schedule.
+
+    The counts are part of checkpoints. They survive churn, also when a node that returns has lost its other state.
+    """
 
     def __init__(self, schedule: UniformSchedule | HalvingSchedule, epsilon: float, records: int) -> None:
         self._halving = isinstance(schedule, HalvingSchedule)
@@ -102,20 +108,23 @@ class Ledger(Stateful):
     def charge(self, units: NDArray[Any]) -> NDArray[np.bool_]:
         """Charge each of these records (or nodes) one visit where its budget allows it; return which were charged."""
         if np.unique(units).size != np.size(units):
-            raise ValueError("a record is charged twice in one call: only one of the two would be counted")
+            raise ValueError("a record occurs twice in one call of `charge`: only one visit would be counted")
         may = self.left(units)
         self.visits[units[may]] += 1
         return may
 
     def spent(self) -> NDArray[np.float64]:
-        """The ε that each record has spent."""
+        """Return the ε that each record has spent."""
         if math.isinf(self._epsilon):
             return np.where(self.visits > 0, math.inf, 0.0)
         share = 1 - np.ldexp(1.0, -self.visits) if self._halving else self.visits / self._allowed
         return np.asarray(self._epsilon * share)
 
     def metrics(self, besides: NDArray[np.float64] | None = None) -> dict[str, float]:
-        """Mean and largest ε spent (and `besides`), and the share of records that may not be used any more."""
+        """Return the mean and the maximum of the spent ε, and the share of records whose budget is exhausted.
+
+        `besides` is an additional ε per record that was spent elsewhere.
+        """
         spent = self.spent() if besides is None else self.spent() + besides
         if not spent.size:
             return {}

@@ -1,7 +1,7 @@
-"""Noise, and the ε it provably gives: Laplace, Gamma-norm, random response, RAPPOR, (p,q).
+"""Define privacy mechanisms with a proven ε: Laplace, Gamma-norm, random response, RAPPOR, (p,q).
 
-A mechanism computes its noise from ε and a sensitivity, and says for given parameters which ε they give. ε = ∞ stands
-for no noise at all. Units and composition are the business of whoever uses a mechanism; see `Guarantee`.
+A mechanism computes its noise from ε and a sensitivity, and computes ε from given parameters. ε = ∞ means no noise.
+Units and composition are the responsibility of the code that uses a mechanism; see `Guarantee`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Literal
 
 Unit = Literal["record", "node"]
 
-# Records are stored in single precision: a record of length 1 may measure a little more. The scale covers it.
+# Records are stored in single precision, so the length of a record can exceed 1 by rounding. The scale accounts for it.
 ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a strategy provably gives; `epsilon` is None where no finite ε is proven."""
+    """The proven privacy guarantee of a strategy; `epsilon` is None if no finite ε is proven."""
 
     epsilon: float | None
     unit: Unit = "record"
@@ -39,12 +39,12 @@ class Laplace:
 
     @property
     def scale(self) -> float:
-        """Of the noise; 0 when ε is infinite."""
+        """The scale of the noise; 0 if ε is infinite."""
         return 0.0 if math.isinf(self.epsilon) else self.sensitivity * (1 + ROUNDING) / self.epsilon
 
     @staticmethod
     def epsilon_of(scale: float, sensitivity: float) -> float:
-        """The ε that a scale gives."""
+        """Return the ε of a noise scale."""
         return math.inf if scale == 0 else sensitivity / scale
 
 
@@ -54,14 +54,17 @@ class GammaNorm(Laplace):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomResponse:
-    """k-ary random response: the true one of `values` with probability p, else another one at random."""
+    """k-ary random (or randomised) response: the true value with probability p, else another of the `values`.
+
+    The other values have equal probabilities.
+    """
 
     epsilon: float
     values: int
 
     @property
     def p(self) -> float:
-        """The probability of the truth: e^ε / (e^ε + m − 1)."""
+        """The probability of the true value: e^ε / (e^ε + m − 1)."""
         return 1.0 if math.isinf(self.epsilon) else 1 / (1 + (self.values - 1) * math.exp(-self.epsilon))
 
     @property
@@ -71,32 +74,32 @@ class RandomResponse:
 
     @staticmethod
     def epsilon_of(p: float, values: int) -> float:
-        """The ε that a probability of the truth gives: ln((m−1)p/(1−p))."""
+        """Return the ε for a probability p of the true value: ln((m−1)p/(1−p))."""
         return math.inf if p >= 1 else math.log((values - 1) * p / (1 - p))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PQ:
-    """Each bit of a one-hot string on its own: a one stays one with probability p, a zero becomes one with q."""
+    """Perturb each bit of a one-hot string independently: a 1 stays 1 with probability p, a 0 becomes 1 with q."""
 
     p: float
     q: float
 
     @staticmethod
     def epsilon_of(p: float, q: float) -> float:
-        """The ε that p and q give: ln(p(1−q)/((1−p)q))."""
+        """Return the ε for p and q: ln(p(1−q)/((1−p)q))."""
         return math.inf if p >= 1 or q <= 0 else math.log(p * (1 - q) / ((1 - p) * q))
 
     @classmethod
     def rappor(cls, epsilon: float) -> PQ:
-        """One-time RAPPOR (Erlingsson et al. 2014): q = 1 − p, ε = 2 ln(p/(1−p))."""
+        """Return one-time RAPPOR (Erlingsson et al. 2014): q = 1 − p, ε = 2 ln(p/(1−p))."""
         p = 1 / (1 + math.exp(-epsilon / 2))
         return cls(p=p, q=1 - p)
 
     @classmethod
     def best(cls, epsilon: float, values: int) -> PQ:
-        """The p and q of least expected error for strings of so many bits (Cyphers 2017, equation 7.3)."""
-        # In e^−ε, and with 1 − p on its own: nothing overflows or is lost beside 1, however large ε is.
+        """Return the p and q of least expected error for strings of `values` bits (Cyphers 2017, equation 7.3)."""
+        # The formula uses e^−ε and computes 1 − p separately: for large ε nothing overflows or is lost by rounding.
         f, others = math.exp(-epsilon), values - 1
         if f == 0:
             return cls(p=1.0, q=0.0)
@@ -105,6 +108,6 @@ class PQ:
         return cls(p=1 - lie, q=(1 - lie) * f / ((1 - lie) * f + lie))
 
     def rms_error(self, values: int, records: int) -> float:
-        """The root mean square error of the estimated shares of all values (Cyphers 2017, equation 7.2)."""
+        """Return the root mean square error of the estimated shares of all values (Cyphers 2017, equation 7.2)."""
         p, q = self.p, self.q
         return math.sqrt((values - 1) * q * (1 - q) + p * (1 - p)) / ((p - q) * math.sqrt(records))

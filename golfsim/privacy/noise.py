@@ -1,4 +1,4 @@
-"""Draw noise inside kernels: Laplace, Gamma-norm, shares of it, and random response."""
+"""Draw noise inside kernels: Laplace, Gamma-norm, shares of Gamma-norm, and random response."""
 
 from __future__ import annotations
 
@@ -11,26 +11,40 @@ from golfsim.core.rng import STEP, draw, mix, stream, unit
 
 @inlined
 def exponential(h):
-    """A draw as an exponential number of mean 1."""
+    """Turn a draw into an exponential random number of mean 1."""
     return -log(unit(h))
 
 
 @inlined
 def laplace(h):
-    """A draw as a Laplace number of scale 1: a random sign and an exponential."""
+    """Turn a draw into a Laplace random number of scale 1: an exponential number with a random sign."""
     size = exponential(h)
     return size if h & 1 == 1 else -size
 
 
 @inlined
 def normal(first, second):
-    """Two draws as a standard normal number (Box–Muller)."""
+    """Turn two draws into a standard normal random number (Box–Muller)."""
     return np.sqrt(2 * exponential(first)) * cos_of_turns(unit(second))
 
 
 @leaf
 def add_laplace(key, cycle, node, k, scale, out, row):
-    """Add independent Laplace numbers to a row; they are draws k, k+1, … of (cycle, node)."""
+    """Add independent Laplace noise to a row; it uses the draws k, k+1, … of (cycle, node).
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the random numbers.
+    cycle, node, k : int
+        The coordinates of the first draw.
+    scale : float
+        The scale of the noise.
+    out : array of float, shape (rows, features)
+        The array that is changed in place.
+    row : int
+        The row that receives the noise.
+    """
     state = stream(key, cycle, node, k)
     for f in range(out.shape[1]):
         out[row, f] += out.dtype.type(scale * laplace(mix(state)))
@@ -39,7 +53,21 @@ def add_laplace(key, cycle, node, k, scale, out, row):
 
 @leaf
 def add_gamma_norm(key, cycle, node, k, scale, out, row):
-    """Add a vector of uniform direction whose length is Gamma(d, scale) to a row; it takes draws k … k+3d−1."""
+    """Add a vector of uniform direction and Gamma(d, scale) length to a row; it uses the draws k … k+3d−1.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the random numbers.
+    cycle, node, k : int
+        The coordinates of the first draw.
+    scale : float
+        The scale of the noise.
+    out : array of float, shape (rows, d)
+        The array that is changed in place.
+    row : int
+        The row that receives the noise.
+    """
     features = out.shape[1]
     square = length = 0.0
     for f in range(features):
@@ -56,7 +84,7 @@ def add_gamma_norm(key, cycle, node, k, scale, out, row):
 
 @leaf
 def gamma(key, cycle, node, k, shape):
-    """A Gamma number of scale 1 (Marsaglia & Tsang 2000); it takes draws k, k+1, … , fewer than 64 of them."""
+    """Return a Gamma random number of scale 1 (Marsaglia & Tsang 2000); it uses fewer than 64 draws, from k on."""
     small = shape < 1
     d = (shape + 1 if small else shape) - 1 / 3
     value = d
@@ -73,9 +101,25 @@ def gamma(key, cycle, node, k, shape):
 
 @leaf
 def add_share_of_gamma_norm(key, cycle, node, k, scale, shares, out, row):
-    """Add one of several shares whose sum has a uniform direction and a Gamma(d, scale) length; see `gamma` for draws.
+    """Add one of several shares of noise; the sum of all shares has a uniform direction and a Gamma(d, scale) length.
 
-    Noise of density ∝ exp(−‖x‖/s) is √(2s²G)·N(0, I) with G ~ Gamma((d+1)/2), and Gamma numbers can be divided.
+    Noise of density ∝ exp(−‖x‖/s) is √(2s²G)·N(0, I) with G ~ Gamma((d+1)/2), and the Gamma distribution is infinitely
+    divisible. The noise uses the draws of `gamma`, from k on, and the draws k+64 … k+64+2d−1.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the random numbers.
+    cycle, node, k : int
+        The coordinates of the first draw.
+    scale : float
+        The scale of the summed noise.
+    shares : int
+        The number of shares.
+    out : array of float, shape (rows, d)
+        The array that is changed in place.
+    row : int
+        The row that receives the noise.
     """
     features = out.shape[1]
     mixed = gamma(key, cycle, node, k, (features + 1) / (2 * shares))
@@ -88,7 +132,7 @@ def add_share_of_gamma_norm(key, cycle, node, k, scale, shares, out, row):
 
 @inlined
 def respond(h, second, value, values, truth):
-    """k-ary random response: the value with probability `truth`, else one of the others alike."""
+    """Return the answer of k-ary random response: the value with probability `truth`, else one of the other values."""
     if unit(h) < truth:
         return value
     other = np.int64(unit(second) * (values - 1))

@@ -1,1 +1,1 @@
-"""From a scenario file to checked models: one run, a sweep, or data frames from memory."""
+"""Turn scenario files into checked models: single runs, sweeps, and data passed in memory."""

@@ -1,4 +1,4 @@
-"""What there is to choose from, explained from the code itself: lists for the command line, and the JSON schema."""
+"""Describe all available choices from the code itself: lists for the command line, and the JSON schema."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 Entry = dict[str, Any]  # name, about, settings
 
 WORDS: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true | false", dict: "table"}
-UNBOUNDED = 2**31  # larger bounds are those of the machine, not worth a reader's time
+UNBOUNDED = 2**31  # larger bounds come from the machine and are not shown
 
 
 def summary(thing: Any) -> str:
-    """The first paragraph of a docstring, without the table's name in front."""
+    """Return the first paragraph of a docstring, without the name of the table in front."""
     text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
     return re.sub(r"^`\[\w+\]`: ", "", text)
 
 
 def type_name(annotation: Any) -> str:
-    """A type as a reader of scenario files would say it."""
+    """Return the name of a type for readers of scenario files."""
     origin = get_origin(annotation)
     if origin is Literal:
         return " | ".join(f'"{value}"' for value in get_args(annotation))
@@ -57,7 +57,7 @@ def type_name(annotation: Any) -> str:
 
 
 def limits(details: Iterable[Any]) -> str:
-    """The bounds among a field's details: “ from 0 to 1”, “ ≥ 1”."""
+    """Return the bounds among a field's details as text: “ from 0 to 1”, “ ≥ 1”."""
     found: dict[str, Any] = {}
     for detail in details:
         parts = detail.metadata if isinstance(detail, FieldInfo) else [detail]
@@ -70,7 +70,7 @@ def limits(details: Iterable[Any]) -> str:
 
 
 def settings_of(model: type[BaseModel], leave_out: Iterable[str] = ()) -> list[Entry]:
-    """The keys of a table: name, type, default, meaning."""
+    """Return the keys of a table: name, type, default, meaning."""
     return [
         {"name": field.alias or name, "type": type_name(field.annotation) + limits(field.metadata)}
         | {"about": field.description or "", "required": field.is_required()}
@@ -81,7 +81,7 @@ def settings_of(model: type[BaseModel], leave_out: Iterable[str] = ()) -> list[E
 
 
 def _default(field: FieldInfo) -> Entry:
-    """The default, unless it is nothing or a whole table."""
+    """Return the default, unless it is None, empty or a table."""
     value = field.default
     if field.is_required() or value is None or isinstance(value, BaseModel) or value in ((), {}):
         return {}
@@ -89,7 +89,7 @@ def _default(field: FieldInfo) -> Entry:
 
 
 def protocols() -> list[Entry]:
-    """The installed protocols."""
+    """List the installed protocols."""
     schedule = set(base.LayerConfig.model_fields)
     return [
         {"name": name, "about": summary(found), "settings": settings_of(found.Config, schedule)}
@@ -98,7 +98,7 @@ def protocols() -> list[Entry]:
 
 
 def datasets() -> list[Entry]:
-    """The data sets that have a card."""
+    """List the data sets that have a card."""
     from golfsim.data.loading import cards
 
     return [{"name": name, "about": _about_set(card), "settings": []} for name, card in cards().items()]
@@ -106,19 +106,19 @@ def datasets() -> list[Entry]:
 
 def _about_set(card: Card) -> str:
     sizes = f"{card.records} records" + (f" + {card.test_records} for testing" if card.test_records else "")
-    how = f"; first run: golfsim data fetch {card.name}" if card.kind == "fetched" else ""
+    how = f"; download it first: golfsim data fetch {card.name}" if card.kind == "fetched" else ""
     return f"{card.title}. {sizes}, {card.features} features, {len(card.classes)} classes; {card.kind}{how}"
 
 
 def learners() -> list[Entry]:
-    """The update rules of learning layers."""
+    """List the update rules of learning layers."""
     from golfsim.learning.updates import LEARNERS
 
     return [{"name": name, "about": about, "settings": []} for name, (_, about) in LEARNERS.items()]
 
 
 def kinds(annotation: Any) -> list[Entry]:
-    """The tables that differ by `kind`."""
+    """Return one entry for each table that a union of tables, distinguished by `kind`, allows."""
     return [
         {
             "name": get_args(model.model_fields["kind"].annotation)[0],
@@ -130,7 +130,7 @@ def kinds(annotation: Any) -> list[Entry]:
 
 
 def tables() -> list[Entry]:
-    """The tables of a scenario file, and what every layer has."""
+    """List the tables of a scenario file, and the settings that all layers share."""
     models: dict[str, type[BaseModel]] = {
         "(top level)": Scenario,
         "data": DataConfig,
@@ -147,22 +147,22 @@ def tables() -> list[Entry]:
 
 
 def churn_models() -> list[Entry]:
-    """The models of who is online when."""
+    """List the churn models: when nodes are online."""
     return kinds(churn.ChurnConfig)
 
 
 def splits() -> list[Entry]:
-    """The ways to spread records over nodes."""
+    """List the ways to distribute records over nodes."""
     return kinds(placement.SplitConfig)
 
 
 def sizes() -> list[Entry]:
-    """The distributions of the number of records a node."""
+    """List the distributions of the number of records per node."""
     return kinds(placement.Sizes)
 
 
 def scenarios() -> list[Entry]:
-    """The scenarios that come with golfsim; run one by its name."""
+    """List the scenarios that come with golfsim; `golfsim run` accepts their names."""
     told = {name: tomllib.loads(path.read_text(encoding="utf-8")) for name, path in shipped_scenarios().items()}
     return [{"name": name, "about": table["name"], "settings": []} for name, table in told.items()]
 
@@ -180,12 +180,12 @@ TOPICS: dict[str, Callable[[], list[Entry]]] = {
 
 
 def topics(known: dict[str, Callable[[], list[Entry]]] = TOPICS) -> list[Entry]:
-    """What can be listed."""
+    """List the available topics."""
     return [{"name": name, "about": summary(listed), "settings": []} for name, listed in known.items()]
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of scenario files, with the settings of every installed protocol."""
+    """Return the JSON schema of scenario files, with the settings of every installed protocol."""
     whole = Scenario.model_json_schema(by_alias=True)
     layers = []
     for name in base.installed():

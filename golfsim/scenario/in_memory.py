@@ -1,7 +1,7 @@
-"""What a Python user passes in place of files: a DataFrame or arrays as records, networkx graphs as overlays.
+"""Accept data from Python in place of files: a DataFrame or arrays as records, networkx graphs as overlays.
 
-It is written to the cache, under a hash of its content, and the scenario names that file. So everything else is as for
-any other file: workers read it, an interrupted run goes on, and a run is known by what was given.
+The data is written to the cache, under a hash of its content, and the scenario names that file. From then on it is
+treated like any other file: workers read it, an interrupted run continues, and a run is identified by its content.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def tree_with(
     label: str | None,
     graphs: Mapping[str, nx.Graph],
 ) -> dict[str, Any]:
-    """A scenario's tree that names the files of what was given."""
+    """Return a copy of a scenario's tree that names the files of the given data and graphs."""
     named: dict[str, Any] = copy.deepcopy(dict(tree))
     if data is not None:
         both = {"file": data, "test_file": test_data}
         files = {key: str(records_file(given, f"data.{key}")) for key, given in both.items() if given is not None}
         named["data"] = _table(named) | files | ({"label": label} if label is not None else {})
     elif test_data is not None or label is not None:
-        raise UserError("test_data and label belong to data, which is not given", key="data")
+        raise UserError("test_data and label need data, which is not given", key="data")
     for name, graph in graphs.items():
         _layer(named, name).update(file=str(graph_file(graph, name)), directed=graph.is_directed())
     return named
@@ -52,26 +52,26 @@ def _table(tree: Mapping[str, Any]) -> dict[str, Any]:
     table = dict(tree.get("data", {}))
     for key in ("set", "file", "test_file"):
         if key in table:
-            raise UserError("the data is given in Python: leave this key out", key=f"data.{key}")
+            raise UserError("the data is passed from Python: remove this key", key=f"data.{key}")
     return table
 
 
 def _layer(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The table of the overlay that a graph is for."""
+    """Return the table of the overlay that a graph is for."""
     layers = {str(layer.get("name")): layer for layer in tree.get("protocol", ()) if isinstance(layer, dict)}
     if name not in layers:
-        raise UserError(f"a graph is given for “{name}”, and there is no such layer", hint=nearest(name, layers))
+        raise UserError(f"a graph is given for “{name}”, but no layer has this name", hint=nearest(name, layers))
     layer: dict[str, Any] = layers[name]
     if layer.setdefault("use", GRAPH) != GRAPH:
-        raise UserError("only a static overlay takes a graph", key=f"{name}.use", hint=f'use = "{GRAPH}"')
+        raise UserError("only a static overlay accepts a graph", key=f"{name}.use", hint=f'use = "{GRAPH}"')
     for key in ("generator", "file", "neighbours"):
         if key in layer:
-            raise UserError("the graph is given in Python: leave this key out", key=f"{name}.{key}")
+            raise UserError("the graph is passed from Python: remove this key", key=f"{name}.{key}")
     return layer
 
 
 def records_file(given: Records, key: str) -> Path:
-    """The file of records in the cache."""
+    """Write records to the cache and return the path of their file."""
     import pandas as pd
 
     if isinstance(given, pd.DataFrame):
@@ -88,7 +88,7 @@ def _parquet(frame: pd.DataFrame, key: str) -> bytes:
     try:
         return frame.to_parquet(index=False)
     except (ValueError, TypeError, OverflowError) as error:  # pyarrow's errors are of these kinds
-        raise UserError(f"the DataFrame cannot be kept as Parquet: {str(error).splitlines()[0]}", key=key) from None
+        raise UserError(f"the DataFrame cannot be stored as Parquet: {str(error).splitlines()[0]}", key=key) from None
 
 
 def _npz(features: Any, labels: Any, key: str) -> bytes:
@@ -103,7 +103,7 @@ def _npz(features: Any, labels: Any, key: str) -> bytes:
 
 
 def graph_file(graph: nx.Graph, name: str) -> Path:
-    """The file of a graph's adjacency matrix in the cache."""
+    """Write a graph's adjacency matrix to the cache and return the path of its file."""
     import networkx as nx
     from scipy.sparse import save_npz
 
@@ -124,7 +124,7 @@ def graph_file(graph: nx.Graph, name: str) -> Path:
 
 
 def _kept(content: bytes, suffix: str) -> Path:
-    """The file of that content in the cache, written unless it is there."""
+    """Return the path of a file with this content in the cache; write it if it does not exist."""
     try:
         folder = cache_folder() / "given"
         folder.mkdir(mode=0o700, exist_ok=True)

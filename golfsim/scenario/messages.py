@@ -1,4 +1,4 @@
-"""From pydantic's errors to messages a user can act on: where, which key, what was expected, the nearest name."""
+"""Turn pydantic's errors into messages for users: place, key, expected value, and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONGEST = 60  # characters of a value that a message shows
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong at a key of a scenario."""
+    """An error at one key of a scenario."""
 
     path: KeyPath
     what: str
@@ -51,23 +51,22 @@ class Problem:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The layers around a layer: earlier ones that are fine, earlier ones that are not, and later ones."""
+    """The layers around a layer: valid earlier ones, invalid earlier ones, and later ones."""
 
     earlier: Mapping[str, object] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     later: frozenset[str] = frozenset()
 
     def of_kind(self, kind: str) -> list[str]:
-        """The earlier layers of a kind: overlay, records, learner."""
-        return [
-            n
-            for n, layer in self.earlier.items()
-            if kind in (c.kind() for c in type(layer).__mro__ if hasattr(c, "kind"))
-        ]
+        """Return the names of the earlier layers of a kind: overlay, records, learner."""
+        kinds = {
+            name: [c.kind() for c in type(layer).__mro__ if hasattr(c, "kind")] for name, layer in self.earlier.items()
+        }
+        return [name for name, known in kinds.items() if kind in known]
 
 
 class ScenarioError(UserError):
-    """All that is wrong with a scenario: messages that each name their place."""
+    """All errors of a scenario: a list of messages, each with its place."""
 
     placed = True
 
@@ -77,7 +76,7 @@ class ScenarioError(UserError):
 
 
 def tuples(tree: Any) -> Any:
-    """The same tree with tuples for lists: the models are frozen, and convert nothing."""
+    """Return the same tree with tuples in place of lists, since the models are frozen and do not convert types."""
     if isinstance(tree, Mapping):
         return {key: tuples(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -86,7 +85,7 @@ def tuples(tree: Any) -> Any:
 
 
 def lists(tree: Any) -> Any:
-    """The opposite of `tuples`: a tree as the parser would give it."""
+    """Return the same tree with lists in place of tuples, as the TOML parser returns it."""
     if isinstance(tree, Mapping):
         return {key: lists(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -101,7 +100,7 @@ def explain(
     prefix: KeyPath = (),
     around: Neighbours | None = None,
 ) -> list[Problem]:
-    """One problem for each mistake; the branches of a union become one sentence."""
+    """Return one problem per error; the errors of all branches of a union become one sentence."""
     by_path: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path_in(tree, detail), []).append(detail)
@@ -115,7 +114,7 @@ def explain(
 
 
 def _path_in(tree: Any, detail: ErrorDetails) -> KeyPath:
-    """The error's place without the names that pydantic gives to branches of a union."""
+    """Return the path of an error without the names that pydantic gives to the branches of a union."""
     path: KeyPath = ()
     for part in detail["loc"]:
         inside = tree if isinstance(tree, Mapping) else range(len(tree)) if isinstance(tree, tuple) else ()
@@ -128,7 +127,7 @@ def _path_in(tree: Any, detail: ErrorDetails) -> KeyPath:
 
 
 def _misspelt(by_path: Mapping[KeyPath, list[ErrorDetails]]) -> dict[KeyPath, KeyPath]:
-    """Unknown keys that look like a key that is missing beside them, with that key."""
+    """Return the unknown keys that resemble a missing key of the same table, with that key."""
     missing = [path for path, details in by_path.items() if details[0]["type"] == "missing"]
     found = {}
     for path, details in by_path.items():
@@ -141,7 +140,7 @@ def _misspelt(by_path: Mapping[KeyPath, list[ErrorDetails]]) -> dict[KeyPath, Ke
 
 
 def _lies_deeper(path: KeyPath, by_path: Iterable[KeyPath]) -> bool:
-    """Whether another branch of a union finds the mistake inside the value at this path."""
+    """Return whether another branch of a union finds the error inside the value at this path."""
     return any(len(other) > len(path) and other[: len(path)] == path for other in by_path)
 
 
@@ -168,13 +167,13 @@ def _tell(
 
 
 def _refused(path: KeyPath, message: str, keys: list[str]) -> Problem:
-    """What a validator of a whole table says; it may begin with the key at fault and a colon."""
+    """Return the problem that a validator of a table reports; its message may begin with the key and a colon."""
     key, sign, rest = message.partition(": ")
     return Problem((*path, key), rest) if sign and key in keys else Problem(path, message)
 
 
 def _reference(path: KeyPath, name: Any, kind: str, around: Neighbours) -> Problem | None:
-    """What is wrong with a reference to another layer; nothing where that layer's own mistakes are told."""
+    """Return the problem with a reference to another layer; None if errors of that layer are already reported."""
     fitting = around.of_kind(kind)
     listed = f"{kind} layers before this one: {', '.join(fitting) or 'none'}"
     if not isinstance(name, str):
@@ -182,9 +181,10 @@ def _reference(path: KeyPath, name: Any, kind: str, around: Neighbours) -> Probl
     if name in around.broken:
         return None
     if name in around.later:
-        return Problem(path, f"“{name}” stands later in the file", "a layer uses earlier layers only: move it up")
+        hint = "a layer can only use layers that are defined before it: move it up"
+        return Problem(path, f"“{name}” is defined later in the file", hint)
     if name in around.earlier:
-        return Problem(path, f"“{name}” is not a layer of the right kind: expected {kind}", listed)
+        return Problem(path, f"“{name}” is a layer of the wrong kind: expected {kind}", listed)
     if name == "raw":
         return Problem(path, "there are no raw records without [data]")
     close = closest(name, fitting)
@@ -217,7 +217,7 @@ def _literals(detail: ErrorDetails) -> list[str]:
 
 
 def _brackets(path: KeyPath, wanted: list[str], got: Any) -> str:
-    """TOML's commonest slip: one table for a list of tables, or the reverse."""
+    """Return a hint for a common error in TOML: one table instead of a list of tables, or the reverse."""
     if wanted == ["a list"] and isinstance(got, Mapping):
         return f"write [[{path[-1]}]] with double brackets"
     of_tables = isinstance(got, tuple) and bool(got) and isinstance(got[0], Mapping)
@@ -225,7 +225,7 @@ def _brackets(path: KeyPath, wanted: list[str], got: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it would stand in the file, shortened."""
+    """Return a value as it is written in a TOML file, shortened."""
     text = _written(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
@@ -244,7 +244,7 @@ def _written(value: Any) -> str:
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The tables that a type allows."""
+    """Return the models of the tables that a type allows."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in models_in(inner)]
@@ -276,7 +276,7 @@ def _valid_keys(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
 
 
 def _description(model: type[BaseModel], loc: tuple[Any, ...]) -> str:
-    """What a key means; for an element of a list, what the list means."""
+    """Return the description of a key; for an element of a list, that of the list."""
     while loc and isinstance(loc[-1], int):
         loc = loc[:-1]
     for cut in range(len(loc), 0, -1):

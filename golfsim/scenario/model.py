@@ -1,4 +1,4 @@
-"""Scenario files: TOML → checked, frozen models. The only place where a user's input is checked."""
+"""Read TOML scenario files into checked, frozen models. User input is checked only here."""
 
 from __future__ import annotations
 
@@ -33,29 +33,31 @@ Layers = dict[str, Protocol[Any]]
 
 
 class Scenario(Settings):
-    """One experiment: data, nodes, protocol stack, faults, and what is observed."""
+    """One experiment: data, nodes, protocol stack, faults and measurements."""
 
-    name: str = Field(min_length=1, description="what the experiment is called in reports")
-    seed: int = Field(ge=0, lt=2**53, description="the seed of the first run; run r has seed + r − 1")
-    cycles: int = Field(ge=1, lt=2**31, description="how many cycles a run has")
-    runs: int = Field(1, ge=1, le=1_000_000, description="how many runs, each with a seed of its own")
+    name: str = Field(min_length=1, description="name of the experiment, shown in reports")
+    seed: int = Field(ge=0, lt=2**53, description="seed of the first run; run r uses seed + r − 1")
+    cycles: int = Field(ge=1, lt=2**31, description="number of cycles per run")
+    runs: int = Field(1, ge=1, le=1_000_000, description="number of runs; each run has its own seed")
     order: Literal["fixed", "shuffled"] = Field(
-        "fixed", description="nodes act in one random order, or in a new one each cycle"
+        "fixed", description="nodes act in the same random order in all cycles, or in a new random order per cycle"
     )
-    data: DataConfig | None = Field(None, description="the records; without it the network has no data")
-    nodes: NodesConfig = Field(NodesConfig(), description="how many nodes, and who holds what")
-    protocol: tuple[dict[str, Any], ...] = Field((), description="the stack, lowest layer first")
-    churn: tuple[ChurnConfig, ...] = Field((), description="who is online when: one table or several")
+    data: DataConfig | None = Field(None, description="the records; without this table the network has no data")
+    nodes: NodesConfig = Field(NodesConfig(), description="number of nodes, and how records are placed on them")
+    protocol: tuple[dict[str, Any], ...] = Field((), description="the protocol stack, lowest layer first")
+    churn: tuple[ChurnConfig, ...] = Field((), description="when nodes are online: one table or several")
     transport: TransportConfig = Field(TransportConfig(), description="loss, delay and partition of messages")
     adversary: tuple[AdversaryConfig, ...] = Field((), description="nodes that do not follow the protocol")
-    observe: ObserveConfig = Field(ObserveConfig(), description="what is measured when")
+    observe: ObserveConfig = Field(ObserveConfig(), description="what is measured, and when")
     stop: StopConfig | None = Field(None, description="a condition that ends a run early")
-    plot: PlotConfig = Field(PlotConfig(), description="the picture that a run ends with")
+    plot: PlotConfig = Field(PlotConfig(), description="the plot that is drawn at the end of a run")
     sweep: dict[str, Any] = Field(
-        {}, description="lists of values by path, every combination a point; lists in a `zip` group vary together"
+        {},
+        description="lists of values by path; every combination of values is one point. The lists of a `zip` group "
+        "vary together",
     )
     case: tuple[dict[str, Any], ...] = Field(
-        (), description="named variants: a `label` for plots, and values by path that differ from the rest of the file"
+        (), description="named variants: a `label` for plots, and the values, by path, that replace those of the file"
     )
 
     _source: Source = PrivateAttr()
@@ -65,8 +67,8 @@ class Scenario(Settings):
     def load(cls, file: str | Path, changes: Changes = (), *, allow_code: bool = False) -> Scenario:
         """Read and check a file, with changes by path: ``{"learning.learner": "logistic"}`` or ``["cycles=50"]``.
 
-        The bare name of a scenario that comes with golfsim (`golfsim list scenarios`) will do as well. Protocol files
-        that it names are run: those in its own folder, and with `allow_code` all others, too.
+        `file` can also be the name of a scenario that comes with golfsim (`golfsim list scenarios`). Protocol files
+        that the scenario names are executed if they are in its own folder; with `allow_code`, all others too.
         """
         try:
             return cls._checked(Source.read(scenario_file(file), cls.model_fields, allow_code), changes)
@@ -84,11 +86,24 @@ class Scenario(Settings):
         label: str | None = None,
         graphs: Mapping[str, nx.Graph] | None = None,
     ) -> Scenario:
-        """Check a scenario given as nested dictionaries, as `tomllib` would read it.
+        """Check a scenario given as nested dictionaries, as `tomllib` returns them.
 
-        `data` is a DataFrame, with the name of its label column (default: the last one), or a pair of features and
-        labels; `test_data` are further records of the same form, else `test` in `[data]` says how many are held out.
-        `graphs` are networkx graphs for static overlays, by the layer's name. All of this is kept in the cache.
+        The given data and graphs are stored in the cache.
+
+        Parameters
+        ----------
+        tree : Mapping
+            The tables and keys of the scenario.
+        folder : str or Path
+            The folder that relative paths of the scenario start from.
+        data : DataFrame or tuple
+            The records: a DataFrame, or a pair of arrays (features, labels) of shapes (records, features), (records,).
+        test_data : DataFrame or tuple
+            Test records of the same form; without them `test` in `[data]` states how many records are held out.
+        label : str
+            The label column of the DataFrame; default: the last column.
+        graphs : Mapping of str to networkx.Graph
+            The graphs of static overlays, by the name of the layer.
         """
         if data is not None or test_data is not None or label is not None or graphs:
             from golfsim.scenario import in_memory
@@ -97,16 +112,16 @@ class Scenario(Settings):
         return cls._checked(Source("scenario", Path(folder).absolute(), dict(tree), {}, tuple(cls.model_fields)), ())
 
     def packed(self) -> str:
-        """The scenario as JSON, for another process."""
+        """Return the scenario as JSON, for another process."""
         return self._source.packed()
 
     @classmethod
     def unpacked(cls, text: str) -> Scenario:
-        """What `packed` gave, checked anew."""
+        """Return the scenario that `packed` wrote, after checking it again."""
         return cls._checked(Source.unpacked(text), ())
 
     def change(self, changes: Changes, where: str | None = None) -> Scenario:
-        """A copy with other values at some paths, checked anew; `where` names the place of the changes in errors."""
+        """Return a checked copy with other values at some paths; `where` names the place of the changes in errors."""
         return self._checked(self._source, changes, where)
 
     @classmethod
@@ -135,7 +150,7 @@ class Scenario(Settings):
 
     @property
     def folder(self) -> Path:
-        """Where relative paths of the scenario begin."""
+        """The folder that relative paths of the scenario start from."""
         return self._source.folder
 
     @property
@@ -144,18 +159,18 @@ class Scenario(Settings):
         return self._source.file
 
     def located(self, error: UserError) -> UserError:
-        """An error found while running, with the file and line of its key."""
+        """Return an error that occurred during a run with the file and line of its key."""
         if isinstance(error, ScenarioError) or error.key is None:
             return error
         problem = Problem(self._source.resolve(error.key), error.what, error.hint or "")
         return self._source.complain([problem], error.docs)
 
     def stack(self, seed: int, raw: RawRecords | None) -> Layers:
-        """The layers of a run by name, lowest first, not yet set up; `raw` is the layer of the nodes' own records."""
+        """Return the layers of a run by name, lowest first, before `setup`; `raw` holds the nodes' own records."""
         return _build(self._source, seed, raw)[0]
 
     def code_files(self) -> list[Path]:
-        """The files of the user's own whose code the layers run."""
+        """Return the user's own files that contain code of the layers."""
         uses = [str(table["use"]) for table in self.protocol]
         return sorted({path for use in uses if (path := code_file(use, self.folder)) is not None})
 
@@ -165,13 +180,16 @@ class Scenario(Settings):
         return Condition.parse(self.stop.when) if self.stop else None
 
     def dump(self) -> str:
-        """The scenario as TOML with every default spelt out."""
+        """Return the scenario as TOML with explicit defaults."""
         import tomlkit
 
         return tomlkit.dumps({key: value for key, value in self._spelt_out().items() if value != []})
 
     def essence(self) -> dict[str, Any]:
-        """All that the rows of a run depend on, but for its seed and the contents of files: every default spelt out."""
+        """Return all settings, with explicit defaults, that the rows of a run depend on.
+
+        The seed and the contents of files are not included.
+        """
         return {key: value for key, value in self._spelt_out().items() if key not in ("name", "seed", "runs", "plot")}
 
     def _spelt_out(self) -> dict[str, Any]:
@@ -180,14 +198,14 @@ class Scenario(Settings):
 
 
 def _without(tree: Mapping[str, Any], found: list[Problem]) -> dict[str, Any]:
-    """A valid scenario without the top-level keys that are at fault, for the checks that concern the others."""
+    """Return a valid scenario without the invalid top-level keys, so that the remaining keys can be checked."""
     broken = {problem.path[0] for problem in found}
     stand_ins = {"name": "stand-in", "seed": 0, "cycles": 1}
     return stand_ins | {key: value for key, value in tree.items() if key not in broken}
 
 
 def _build(source: Source, seed: int, raw: RawRecords | None) -> tuple[Layers, list[Problem]]:
-    """The layers that are fine, and what is wrong with the others."""
+    """Return the valid layers, and the problems of the others."""
     names = source.layer_names()
     layers: Layers = {}
     found: list[Problem] = []
@@ -219,12 +237,12 @@ def _layer(
 
 def _name_taken(name: Any, around: Neighbours) -> list[Problem]:
     reserved = [*Scenario.model_fields, "raw", "world"]
-    if not isinstance(name, str):  # that is told by itself
+    if not isinstance(name, str):  # reported separately
         return []
     if name in reserved:
         return [Problem(("name",), f"“{name}” is reserved", f"a layer may not be called {', '.join(reserved)}")]
     if name in around.earlier:
-        return [Problem(("name",), f"“{name}” is taken by an earlier layer", "a layer needs a name of its own")]
+        return [Problem(("name",), f"“{name}” is the name of an earlier layer", "every layer needs a unique name")]
     return []
 
 
@@ -242,7 +260,7 @@ def _protocol(table: dict[str, Any], source: Source) -> type[Protocol[Any]]:
 
 
 def _cross_checks(scenario: Scenario, layers: Layers, broken: set[str | int]) -> list[Problem]:
-    """What concerns several keys; a check that needs a key at fault is left out."""
+    """Check conditions on several keys; skip a check if one of its keys is invalid."""
     checks: list[tuple[set[str], Iterable[Problem]]] = [
         ({"data", "nodes"}, _check_nodes(scenario)),
         (set(), _check_data(scenario)),
@@ -255,7 +273,7 @@ def _cross_checks(scenario: Scenario, layers: Layers, broken: set[str | int]) ->
 
 def _check_nodes(scenario: Scenario) -> Iterable[Problem]:
     if scenario.data is None and scenario.nodes.number is None:
-        yield Problem(("nodes", "number"), "missing: without [data] the number of nodes must be given")
+        yield Problem(("nodes", "number"), "missing: a scenario without [data] must state the number of nodes")
 
 
 def _check_data(scenario: Scenario) -> Iterable[Problem]:
@@ -276,7 +294,8 @@ def _check_data(scenario: Scenario) -> Iterable[Problem]:
 def _check_transport(scenario: Scenario, layers: Layers) -> Iterable[Problem]:
     for layer in layers.values():
         for fault in sorted(scenario.transport.faults() - layer.accepts):
-            yield Problem(("transport", fault), f"“{layer.name}” ({layer.config.use}) cannot have {fault} of messages")
+            what = f"“{layer.name}” ({layer.config.use}) does not support {fault} of messages"
+            yield Problem(("transport", fault), what)
 
 
 def _check_stop(scenario: Scenario, layers: Layers | None) -> Iterable[Problem]:
@@ -294,4 +313,4 @@ def _check_schedules(layers: Layers) -> Iterable[Problem]:
     for place, layer in enumerate(layers.values()):
         first, until = layer.config.first, layer.config.until
         if until is not None and until < first:
-            yield Problem(("protocol", place, "until"), f"expected at least {first}, as “first” says; got {until}")
+            yield Problem(("protocol", place, "until"), f"expected at least {first}, the value of “first”; got {until}")

@@ -1,4 +1,4 @@
-"""The scenario reference as a page, from what `golfsim list` explains: it cannot fall behind the program."""
+"""Generate the scenario reference from the texts of `golfsim list`, so that it always agrees with the program."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from golfsim.scenario import catalogue
 HEAD = """\
 # Scenario reference
 
-All tables and keys of a scenario file, from the program itself: `golfsim list` says the same in the terminal, and
-`golfsim schema` says it to an editor. A key that is neither required nor has a default may be left out.
+All tables and keys of a scenario file. This page is generated from the program: `golfsim list` shows the same texts in
+the terminal, and `golfsim schema` writes them for editors. A key that is not required and has no default is optional.
 
-A **path** names a key in `--set`, `[sweep]` and `[[case]]`: its first word is a layer's name, else a top-level key
+A **path** names a key in `--set`, `[sweep]` and `[[case]]`. Its first word is the name of a layer or a top-level key
 (`learning.learner`, `transport.loss`, `churn.0.leave`).
 """
 TITLES = {
@@ -29,25 +29,25 @@ TITLES = {
     "scenarios": "Shipped scenarios",
 }
 ABOUT = {
-    "settings": "The tables of a file. `protocol` has what every layer has.",
-    "protocols": "`use = …` of a `[[protocol]]`.",
-    "learners": "`learner = …` of Golf and random walks.",
-    "churn": "`kind = …` of `[churn]` or of several `[[churn]]`.",
-    "splits": "`split = { kind = … }` of `[nodes]`.",
-    "sizes": "`records = { kind = … }` of `[nodes]`.",
-    "datasets": "`set = …` of `[data]`.",
-    "scenarios": "They run by name: `golfsim run quickstart`.",
+    "settings": "The tables of a scenario file. `protocol` lists the settings that all layers share.",
+    "protocols": "The values of `use = …` in `[[protocol]]`.",
+    "learners": "The values of `learner = …` of Golf and random walks.",
+    "churn": "The values of `kind = …` in `[churn]`, or in several `[[churn]]` tables.",
+    "splits": "The values of `split = { kind = … }` in `[nodes]`.",
+    "sizes": "The values of `records = { kind = … }` in `[nodes]`.",
+    "datasets": "The values of `set = …` in `[data]`.",
+    "scenarios": "Run a shipped scenario by its name: `golfsim run quickstart`.",
 }
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the complete page."""
     sections = (part for topic in TITLES for part in _section(topic))
     return "\n".join([HEAD, *sections]) + "\n"
 
 
 def write(path: Path, text: str) -> None:
-    """Write a generated page, unless the file has this text already: then nothing has to be built again."""
+    """Write a generated page, unless the file is up to date: an unchanged file is not built again."""
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
@@ -56,7 +56,7 @@ def _section(topic: str) -> Iterable[str]:
     yield f"## {TITLES[topic]}\n\n{ABOUT[topic]}\n"
     entries = catalogue.TOPICS[topic]()
     if not any(entry["settings"] for entry in entries):
-        yield table(("name", "what it is"), [(f"`{e['name']}`", e["about"]) for e in entries])
+        yield table(("name", "description"), [(f"`{e['name']}`", e["about"]) for e in entries])
         return
     for entry in entries:
         yield f"### {_heading(topic, entry['name'])}\n\n{_sentence(entry['about'])}\n"
@@ -84,6 +84,6 @@ def _row(setting: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Return a table in Markdown; a bar inside a cell would end it."""
+    """Return a table in Markdown; bars inside cells are escaped."""
     lines = [header, tuple("---" for _ in header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"

@@ -1,4 +1,4 @@
-"""Where a scenario comes from: the file, the changes made to it, and how messages name places in both."""
+"""Hold the origin of a scenario: its file, the changes made to it, and the places that messages name."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import shipped_scenarios
+from golfsim.core.words import counted
 from golfsim.scenario.messages import Problem, ScenarioError, lists, shown, tuples
 from golfsim.scenario.pages import page_for
 from golfsim.scenario.toml_lines import KeyPath, key_lines, leaves, line_of
@@ -21,12 +22,12 @@ Changes = Mapping[str, Any] | Iterable[str]
 
 BARE = re.compile(r"[\w-]+")
 TIME = "a date or time of TOML"
-TWICE = ("Cannot overwrite a value", "this key stands twice in its table")
+TWICE = ("Cannot overwrite a value", "this key occurs twice in its table")
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a scenario comes from: its tree, and for each key the line of the file or the change that set it."""
+    """The origin of a scenario: its tree, and for each key the line of the file or the change that set it."""
 
     file: str
     folder: Path
@@ -34,30 +35,30 @@ class Source:
     lines: dict[KeyPath, int]
     top_level: tuple[str, ...]
     origin: dict[KeyPath, str] = field(default_factory=dict)
-    allow_code: bool = False  # also that of protocol files outside the folder
+    allow_code: bool = False  # also execute protocol files outside the folder
 
     @classmethod
     def read(cls, path: Path, top_level: Iterable[str], allow_code: bool = False) -> Source:
-        """The tree and lines of a file; what is not TOML is refused."""
+        """Read the tree and the lines of a file; raise an error if it is not TOML."""
         text = _text_of(path)
         tree, lines = _parse(path, text), key_lines(text)
         return cls(str(path), path.parent.absolute(), tree, lines, tuple(top_level), allow_code=allow_code)
 
     def packed(self) -> str:
-        """All of it as JSON, for another process."""
+        """Return the content as JSON, for another process."""
         parts = vars(self) | {key: list(getattr(self, key).items()) for key in ("lines", "origin")}
         return json.dumps(parts | {"folder": str(self.folder)}, default=_packed_time)
 
     @classmethod
     def unpacked(cls, text: str) -> Source:
-        """What `packed` gave."""
+        """Return the source that `packed` wrote."""
         parts = json.loads(text, object_hook=_unpacked_time)
         for key in ("lines", "origin"):
             parts[key] = {tuple(path): value for path, value in parts[key]}
         return cls(**parts | {"folder": Path(parts["folder"]), "top_level": tuple(parts["top_level"])})
 
     def changed(self, changes: Changes, where: str | None = None) -> Source:
-        """A copy with other values at some paths; `where` names the place of the changes in messages."""
+        """Return a copy with other values at some paths; `where` names the place of the changes in messages."""
         new = replace(self, tree=copy.deepcopy(self.tree), origin=dict(self.origin))
         wrong = []
         for text, key, value in _assignments(changes):
@@ -78,24 +79,24 @@ class Source:
         self.origin[_set(self.tree, self.resolve(key), lists(value))] = text
 
     def as_checked(self) -> dict[str, Any]:
-        """The tree as the models want it: tuples, and a single churn table as a list of one."""
+        """Return the tree as the models expect it: tuples for lists, and a single churn table as a list of one."""
         churn = self.tree.get("churn")
         tree: dict[str, Any] = tuples(self.tree | ({"churn": [churn]} if isinstance(churn, dict) else {}))
         return tree
 
     def layer_tables(self) -> dict[int, dict[str, Any]]:
-        """The tables of the stack by their place; what is not a table is left out."""
+        """Return the tables of the stack by their place; omit entries that are not tables."""
         tables = self.tree.get("protocol")
         places = enumerate(tables) if isinstance(tables, list) else ()
         return {place: tuples(table) for place, table in places if isinstance(table, dict)}
 
     def layer_names(self) -> dict[str, int]:
-        """The place of each layer that has a name."""
+        """Return the place of each layer that has a name."""
         named = ((table.get("name"), place) for place, table in self.layer_tables().items())
         return {name: place for name, place in named if isinstance(name, str)}
 
     def resolve(self, key: str) -> KeyPath:
-        """A path as a user writes it, its first word a layer's name or a top-level key, as a path into the tree."""
+        """Turn a path as users write it, starting with a layer's name or a top-level key, into a path of the tree."""
         first, *rest = key.split(".")
         if first == "sweep" and rest:  # its keys are paths themselves
             return (first, ".".join(rest))
@@ -104,12 +105,12 @@ class Source:
         return self._in_tree((*start, *(int(word) if word.isdecimal() else word for word in rest)))
 
     def _in_tree(self, path: KeyPath) -> KeyPath:
-        """The same path where churn is one table instead of a list."""
+        """Return the same path without the index 0 where churn is one table instead of a list."""
         single = isinstance(self.tree.get("churn"), dict) and path[:2] == ("churn", 0)
         return path[:1] + path[2:] if single else path
 
     def oversized(self) -> list[Problem]:
-        """Integers that TOML does not have."""
+        """Return a problem for each integer beyond the 64 bits of TOML."""
         return [
             Problem(path, "expected an integer of at most 64 bits")
             for path, value in leaves(self.tree)
@@ -117,7 +118,7 @@ class Source:
         ]
 
     def complain(self, found: list[Problem], docs: str | None = None) -> ScenarioError:
-        """One message for each problem, in the order of the file; `docs`: the page of the manual about them."""
+        """Return an error with one message per problem, in the order of the file; `docs` is the page of the manual."""
         placed = [Problem(self._in_tree(problem.path), problem.what, problem.hint) for problem in found]
         ordered = sorted(dict.fromkeys(placed), key=lambda problem: line_of(self.lines, problem.path) or 0)
         return ScenarioError([self._message(problem) for problem in ordered], docs or page_for(ordered[0].path))
@@ -136,7 +137,7 @@ class Source:
 
 
 def _packed_time(value: Any) -> dict[str, str]:
-    """Dates and times, which TOML has and JSON has not."""
+    """Return dates and times, which JSON does not have, as a table."""
     return {TIME: value.isoformat()}
 
 
@@ -170,14 +171,14 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _assignments(changes: Changes) -> list[tuple[str, str, Any]]:
-    """Changes as (how the user wrote it, path, value)."""
+    """Return changes as (the user's text, path, value)."""
     if isinstance(changes, Mapping):
         return [(f"{key} = {shown(value)}", key, value) for key, value in changes.items()]
     return [(f"--set {text}", *_assignment(text)) for text in changes]
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    """``path=value`` as on the command line; the value as in TOML, or a bare word."""
+    """Parse ``path=value`` from the command line; the value is TOML or a bare word."""
     key, sign, value = (part.strip() for part in text.partition("="))
     if not sign or not key:
         raise ScenarioError([f"--set {text}: expected path=value, e.g. --set cycles=50"])
@@ -189,14 +190,14 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def _set(tree: Any, path: KeyPath, value: Any) -> KeyPath:
-    """Put a value into a tree, with the tables on the way to it; returns the path of what is new."""
+    """Set a value in a tree, create missing tables on its path, and return the path of the part that is new."""
     new = path
     for depth, step in enumerate(path):
         here = ".".join(map(str, path[:depth]))
         if isinstance(tree, list) and step not in range(len(tree)):
-            raise UserError(f"“{here}” is a list of {len(tree)}: there is no “{step}”, places count from 0")
+            raise UserError(f"“{here}” has {counted(len(tree), 'element')}, numbered from 0: there is no “{step}”")
         if not isinstance(tree, list | dict):
-            raise UserError(f"“{here}” is not a table: there is no “{step}” in it")
+            raise UserError(f"“{here}” is not a table and has no key “{step}”")
         place: Any = step if isinstance(tree, list) else str(step)
         if depth == len(path) - 1:
             tree[place] = value

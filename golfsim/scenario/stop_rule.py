@@ -15,7 +15,7 @@ COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator
 
 @dataclass(frozen=True)
 class Condition:
-    """``learning.error.mean < 0.1``."""
+    """A condition on a metric of a layer, e.g. ``learning.error.mean < 0.1``."""
 
     layer: str
     metric: str
@@ -24,7 +24,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Read a condition, or say what one looks like."""
+        """Read a condition, or raise an error with an example of a valid one."""
         match = FORM.fullmatch(text)
         bound = _number(match["bound"]) if match else math.nan
         if match is None or not math.isfinite(bound):
@@ -33,7 +33,7 @@ class Condition:
         return cls(match["layer"], match["metric"], match["sign"], bound)
 
     def holds(self, value: float) -> bool:
-        """Whether the metric's value fulfils the condition."""
+        """Return whether a value of the metric fulfils the condition."""
         return bool(COMPARE[self.sign](value, self.bound))
 
 

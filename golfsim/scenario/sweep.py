@@ -1,4 +1,4 @@
-"""One scenario file → many runs: the points of a sweep, each a scenario of its own."""
+"""Expand a scenario file into the points of its sweep; each point is a scenario."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_POINTS = 100_000
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of a sweep's values; `values` tells it from the others, by key (and `case` for its label)."""
+    """One combination of a sweep's values; `values` identifies it: the value of each swept key, and of `case`."""
 
     values: Changes
     scenario: Scenario
@@ -28,28 +28,28 @@ class Point:
 
     @cached_property
     def text(self) -> str:
-        """Its scenario as TOML, every default spelt out."""
+        """Its scenario as TOML with explicit defaults."""
         return self.scenario.dump()
 
     @cached_property
     def packed(self) -> dict[str, Any]:
-        """All of it in what JSON knows, for another process."""
+        """Its content in types of JSON, for another process."""
         return {"values": self.values, "scenario": self.scenario.packed(), "folder": self.folder}
 
     @classmethod
     def unpacked(cls, parts: dict[str, Any]) -> Point:
-        """What `packed` gave."""
+        """Return the point that `packed` describes."""
         return cls(parts["values"], _scenario(parts["scenario"]), parts["folder"])
 
     @cached_property
     def kind(self) -> str:
-        """What decides which kernels its runs need: the scenario without numbers, which change no type."""
+        """The scenario without its numbers: what decides which kernels its runs need."""
         return json.dumps(_shape(self.scenario.model_dump(mode="json", exclude={"name", "plot"})))
 
 
 @lru_cache(maxsize=64)
 def _scenario(text: str) -> Scenario:
-    """Kept: the runs of a point share it."""
+    """Return the scenario of a JSON text, cached: the runs of a point share it."""
     return Scenario.unpacked(text)
 
 
@@ -62,21 +62,21 @@ def _shape(value: Any) -> Any:
 
 
 def points(scenario: Scenario) -> list[Point]:
-    """All combinations: each case with each value of each key; the keys of a zip group vary together."""
+    """Return all combinations of each case with each value of each key; the keys of a zip group vary together."""
     plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
     found: list[Point] = []
     told: set[str] = set()
     cases, axes = _cases(scenario), _axes(scenario)
     number = math.prod([len(cases), *map(len, axes)])
     if number > MOST_POINTS:
-        what = f"{number} points are too many; at most {MOST_POINTS}"
-        raise UserError(what, key="sweep", hint="vary fewer keys, or let lists of a zip group vary together")
+        what = f"the sweep has {number} points; at most {MOST_POINTS} are supported"
+        raise UserError(what, key="sweep", hint="vary fewer keys, or let lists vary together in a zip group")
     for combination in itertools.product(cases, *axes):
         values = {key: value for part in combination for key, value in part[0].items()}
         changes = {key: value for part in combination for key, value in part[1].items()}
         where = f"{scenario.file}, at " + ", ".join(f"{k} = {v}" for k, v in values.items())
         if repr(values) in told:
-            raise UserError("two points of the sweep are the same", key="sweep", hint="each value may stand there once")
+            raise UserError("two points of the sweep are equal", key="sweep", hint="remove the value that occurs twice")
         told.add(repr(values))
         folder = _folder(values, {INDEX, *(point.folder for point in found)})
         found.append(Point(values, plain.change(changes, where=where) if changes else plain, folder))
@@ -91,7 +91,7 @@ def _folder(values: Changes, taken: set[str]) -> str:
 
 
 def _cases(scenario: Scenario) -> list[tuple[Changes, Changes]]:
-    """(what tells the point apart, what it changes) for each case."""
+    """Return (the values that identify the point, the changes that it makes) for each case."""
     if not scenario.case:
         return [({}, {})]
     found = []

@@ -1,4 +1,4 @@
-"""Check the tables `[observe]`, `[plot]` and `[stop]` of a scenario file."""
+"""Define the tables `[observe]`, `[plot]` and `[stop]` of a scenario file."""
 
 from __future__ import annotations
 
@@ -8,47 +8,62 @@ from pydantic import Field, model_validator
 
 from golfsim.core.settings import Settings
 
-MOST_DRAWN = 500  # nodes of a network of which a drawing still shows anything
+MOST_DRAWN = 500  # nodes: drawings of larger networks are unreadable
 
 
 class ObserveConfig(Settings):
-    """`[observe]`: when and on how many nodes curves are measured."""
+    """`[observe]`: what is measured, when, and on how many nodes."""
 
     every: Annotated[int, Field(ge=1)] | Literal["log"] = Field(
-        "log", description="measure every so many cycles, or at log-spaced ones; the last cycle always"
+        "log",
+        description="number of cycles between measurements, or “log” for log-spaced cycles; the last cycle is always "
+        "measured",
     )
     nodes: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
-        100, description="how many online nodes are drawn each time to predict the test set"
+        100, description="number of online nodes, drawn at random for each measurement, that predict the test set"
     )
     metrics: tuple[Literal["auc", "f1", "confusion", "roc"], ...] = Field(
-        (), description="measured besides error and accuracy; confusion matrix and ROC curve of one node"
+        (),
+        description="metrics in addition to error and accuracy; the confusion matrix and the ROC curve are those of "
+        "one node",
     )
     node: int | None = Field(
-        None, ge=0, description="the number of the node of confusion matrix and ROC curve; default: the first measured"
+        None,
+        ge=0,
+        description="number of the node for the confusion matrix and the ROC curve; default: the first measured node",
     )
     attacks: tuple[Literal["label", "membership"], ...] = Field(
-        (), description="tried each time: guess labels from what was published; tell training records from others"
+        (),
+        description="attacks to run at each measurement: guess labels from published records (“label”), or "
+        "distinguish training records from other records (“membership”)",
     )
     overlay: Annotated[int, Field(ge=1)] | Literal["log"] | None = Field(
-        None, description="when overlays are measured: degrees, clustering, paths, dead links; default: never"
+        None,
+        description="number of cycles between measurements of the overlays (degrees, clustering, paths, dead links), "
+        "or “log”; default: never",
     )
     overlay_nodes: int = Field(
-        100, ge=1, description="how many nodes are drawn each time for the overlay's clustering and path length"
+        100,
+        ge=1,
+        description="number of nodes, drawn at random for each measurement, for the clustering and the path length of "
+        "an overlay",
     )
     follow: int | None = Field(
         None,
         ge=1,
-        description="keep the online state and the error of so many nodes, drawn once, each time: `nodes.parquet`",
+        description="number of nodes, drawn once, whose online state and error are stored at each measurement, in "
+        "`nodes.parquet`",
     )
     draw: bool = Field(
         False,
-        description=f"keep who knows whom, and follow all nodes, each time: `links.parquet`; up to {MOST_DRAWN} nodes",
+        description="store the links of all overlays at each measurement, in `links.parquet`, and follow all nodes; "
+        f"for at most {MOST_DRAWN} nodes",
     )
 
     @model_validator(mode="after")
     def _followed_once(self) -> ObserveConfig:
         if self.draw and self.follow is not None:
-            raise ValueError("follow: with “draw” all nodes are followed; leave it out")
+            raise ValueError("follow: “draw” follows all nodes; remove this key")
         return self
 
 
@@ -64,25 +79,31 @@ OPTIONAL_PLOT_KEYS = {("lines", "bars"), ("lines", "privacy-utility")}
 
 
 class PlotConfig(Settings):
-    """`[plot]`: the picture that a run ends with."""
+    """`[plot]`: the plot that is drawn at the end of a run."""
 
     kind: Literal["convergence", "heatmap", "lines", "bars", "privacy-utility", "none"] = Field(
         "convergence",
-        description="curves over cycles; the last cycle over a sweep as heat-map, lines, error bars, or accuracy over "
-        "ε with label recovery beneath; nothing",
+        description="“convergence”: curves over cycles. “heatmap”, “lines”, “bars”: the last cycle over a sweep as "
+        "heat map, lines, or points with error bars. “privacy-utility”: accuracy over ε, with label recovery below. "
+        "“none”: no plot",
     )
     metric: str | tuple[str, ...] = Field(
         "accuracy",
-        description="all but curves: the metric, its mean over nodes and runs; or several, told apart by “metric”",
+        description="the metric to draw, as mean over nodes and runs, in all plots but convergence; several metrics "
+        "are distinguished by “metric” in rows, columns or lines",
     )
-    layer: str | None = Field(None, description="the only layer that is drawn; default: all that have the metric")
-    rows: str | None = Field(None, description="heat-map: the key that varies from row to row, or “case”, “metric”")
+    layer: str | None = Field(None, description="the layer to draw; default: all layers that have the metric")
+    rows: str | None = Field(
+        None, description="heatmap: the key that varies between rows, or “case”, or “metric”; required there"
+    )
     columns: str | None = Field(
-        None, description="heat-map: the key that varies from column to column, or “case”, “metric”"
+        None, description="heatmap: the key that varies between columns, or “case”, or “metric”; required there"
     )
-    x: str | None = Field(None, description="lines, bars, privacy-utility: the key along the axis")
+    x: str | None = Field(None, description="lines, bars, privacy-utility: the key along the x axis; required there")
     lines: str | None = Field(
-        None, description="the same: the key that tells lines apart, or “case”, “layer”, “metric”; lines needs it"
+        None,
+        description="lines, bars, privacy-utility: the key that varies between lines, or “case”, “layer” or “metric”; "
+        "required for lines",
     )
 
     @model_validator(mode="after")
@@ -90,10 +111,11 @@ class PlotConfig(Settings):
         for key, kinds in PLOT_KEYS.items():
             given, optional = getattr(self, key) is not None, (key, self.kind) in OPTIONAL_PLOT_KEYS
             if given != (self.kind in kinds) and not optional:
-                belongs = " or ".join(f"“{kind}”" for kind in kinds)
-                raise ValueError(f"{key}: belongs to kind = {belongs}, which needs it")
+                allowed = [*kinds, *(kind for other, kind in sorted(OPTIONAL_PLOT_KEYS) if other == key)]
+                belongs = " or ".join(f"“{kind}”" for kind in allowed)
+                raise ValueError(f"{key}: only for kind = {belongs}" if given else f"{key}: required for this kind")
         if isinstance(self.metric, tuple) and "metric" not in (self.lines, self.rows, self.columns):
-            raise ValueError("metric: several of them need lines, rows or columns = “metric”")
+            raise ValueError("metric: several metrics need lines, rows or columns = “metric”")
         return self
 
 

@@ -1,7 +1,7 @@
-"""On which line of a TOML text each key stands.
+"""Find the line of each key in a TOML text.
 
-The standard library's parser reads the values and refuses what is not TOML; it keeps no positions. This scanner walks
-a text that is known to be valid and notes the line of every key, so that an error can name it.
+The parser of the standard library reads the values and rejects invalid TOML, but it stores no positions. This scanner
+reads a text that is known to be valid and records the line of every key, so that an error can name it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLANK = re.compile(r"[ \t]*")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line (from 1) of each key and each array element of a valid TOML text."""
+    """Return the line (from 1) of each key and each array element of a valid TOML text."""
     return _Scanner(text).lines
 
 
@@ -34,7 +34,7 @@ class _Scanner:
         self.at = 0
         self.line_ends = [match.start() for match in re.finditer("\n", text)]
         self.lines: dict[KeyPath, int] = {}
-        self.arrays: dict[KeyPath, int] = {}  # arrays of tables: how many so far
+        self.arrays: dict[KeyPath, int] = {}  # arrays of tables: index of the current table
         self.table: KeyPath = ()
         self._skip(_SPACE)
         while self.at < len(text):
@@ -127,7 +127,7 @@ class _Scanner:
 
 
 def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of a key, or of the nearest key that encloses it."""
+    """Return the line of a key, or of the nearest key that encloses it."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]
@@ -135,7 +135,7 @@ def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def leaves(tree: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Every value of a parsed text that is neither a table nor a list, with its path."""
+    """Yield every value of a parsed text that is neither a table nor a list, with its path."""
     inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
     if inner is None:
         yield path, tree

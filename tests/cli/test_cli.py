@@ -133,8 +133,8 @@ def test_a_condition_on_a_metric_that_is_not_there_is_told(golfsim_, averaging, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("nodes.number=10", "10 nodes of 2 records hold 20 of the 80 records\n    say leave_out = true"),
-        ("nodes.number=99", "99 nodes of 2 records need 198 records; there are 80\n    say repeat = true"),
+        ("nodes.number=10", "10 nodes of 2 records hold only 20 of the 80 records\n    set leave_out = true"),
+        ("nodes.number=99", "99 nodes of 2 records need 198 records; the data has 80\n    set repeat = true"),
     ],
 )
 def test_a_mistake_that_shows_only_with_the_data_is_told_with_its_place(golfsim_, learning, tmp_path, change, message):
@@ -374,7 +374,7 @@ def test_list_alone_tells_what_can_be_listed(golfsim_):
         (["list", "metrics", "eror"], "“eror” is not among the metrics\n    did you mean “error”?"),
         (["list", "protocols", "newcast"], "“newcast” is not among the protocols\n    did you mean “newscast”?"),
         (["data", "fetch", "mnst"], "there is no data set “mnst”\n    did you mean “mnist”?"),
-        (["data", "fetch", "spambase"], "“spambase” is bundled: there is nothing to fetch"),
+        (["data", "fetch", "spambase"], "“spambase” is bundled: nothing to fetch"),
     ],
 )
 def test_a_wrong_name_is_told_with_the_nearest_one(golfsim_, words, message):
@@ -408,7 +408,7 @@ def test_a_bad_scenario_ends_a_process_with_status_2_and_a_message(tmp_path):
     ended = process("run", file)
     out, err = ended.communicate(timeout=60)
     assert (ended.returncode, out) == (2, "")
-    assert err.startswith(f'{file}:2: seed: expected an integer; got "x"\n    the seed of the first run')
+    assert err.startswith(f'{file}:2: seed: expected an integer; got "x"\n    seed of the first run')
     assert "Traceback" not in err
 
 

@@ -55,7 +55,7 @@ def users_folder(tmp_path):
 
 
 @needs_jit
-def test_compiled_code_is_kept_privately_and_made_anew_when_a_file_beside_changes(users_folder, tmp_path):
+def test_compiled_code_is_private_and_recompiled_when_a_file_of_the_same_folder_changes(users_folder, tmp_path):
     cache = tmp_path / "cache"
     assert ask(users_folder, cache) == ["21", "0", "1"]
     assert ask(users_folder, cache) == ["21", "1", "0"]

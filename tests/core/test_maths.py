@@ -69,7 +69,7 @@ def test_a_matrix_product_adds_in_the_order_of_the_columns(shape, dtype, rng):
     assert same(found.ravel().tolist(), naive.product(a, b).ravel().tolist())
 
 
-def test_a_row_of_a_product_is_the_same_in_any_company(rng):
+def test_a_row_of_a_product_does_not_depend_on_the_other_rows(rng):
     a, b = rng.standard_normal((30, 57)).astype(np.float32), rng.standard_normal((70, 57)).astype(np.float32)
     whole = maths.product(a, b)
     for i, j in ((0, 0), (29, 69), (13, 31)):

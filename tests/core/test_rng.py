@@ -57,7 +57,7 @@ def test_keys_differ_by_seed_layer_and_purpose_and_by_where_one_ends():
 
 
 @given(WORDS, st.integers(0, 1000), st.integers(0, 3), st.lists(st.integers(0, 2**31 - 1), max_size=8))
-def test_uniform_gives_each_node_its_own_draw_whoever_else_asks(key, cycle, k, nodes):
+def test_uniform_gives_each_node_the_same_draw_for_any_set_of_nodes(key, cycle, k, nodes):
     drawn = rng.uniform(np.uint64(key), np.array(nodes, np.int32), cycle, k)
     assert drawn.tolist() == [naive.uniform(naive.draw(key, cycle, node, k)) for node in nodes]
 

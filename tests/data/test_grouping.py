@@ -127,7 +127,7 @@ def test_no_answers_move_nothing_and_a_wrong_range_is_refused():
 
 
 @needs_jit
-def test_an_answer_gives_away_its_epsilon_and_no_more():
+def test_an_answer_reveals_at_most_its_epsilon():
     # Limits as in test_privacy_audit: above the true ε once in a thousand seeds.
     n, epsilon = 200_000, 1.0
     values, peers = np.repeat([0.0, 1.0], n), np.arange(2 * n, dtype=np.int32)
@@ -189,7 +189,7 @@ def test_categories_of_no_group_are_the_last_one():
     assert found.tolist() == [0, 1, 0, 2, 2]
 
 
-def test_a_column_that_is_not_there_is_told():
+def test_a_column_that_is_not_there_is_reported():
     with pytest.raises(UserError, match="did you mean “age”"):
         coded({"age": np.arange(3)}, Grouping(("aged",), {}), {"aged": np.array([1.0])})
 

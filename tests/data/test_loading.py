@@ -301,7 +301,7 @@ def test_inseparable_flips_a_fifth_of_the_labels_near_the_separator() -> None:
 # Bundles
 
 
-def test_a_damaged_bundle_is_told_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_bundle_is_reported_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = bytearray((data_folder() / "spambase.npz").read_bytes())
     content[5000] ^= 1
     (tmp_path / "spambase.npz").write_bytes(content)
@@ -313,7 +313,7 @@ def test_a_damaged_bundle_is_told_and_not_used(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("change", [{"records": 4600}, {"features": 56}, {"counts": (2787, 1814)}])
-def test_what_was_read_is_held_against_the_card(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
+def test_records_are_compared_with_the_card(monkeypatch: pytest.MonkeyPatch, change: dict[str, object]) -> None:
     card = replace(cards()["spambase"], **change)  # type: ignore[arg-type]
     monkeypatch.setattr(loading, "card_of", lambda _: card)
     monkeypatch.setattr(loading, "_kept_sets", {})  # as in a new process
@@ -347,7 +347,7 @@ def test_the_digest_follows_the_content_and_not_the_split() -> None:
     assert get(set="separable").digest != get(2, set="separable").digest
 
 
-def test_every_card_tells_where_its_set_comes_from() -> None:
+def test_every_card_states_the_source_of_its_set() -> None:
     assert len(cards()) >= 11
     for name, card in cards().items():
         assert card.name == name
@@ -501,7 +501,7 @@ def odd_npz(path: Path, **arrays: object) -> None:
         ("a.svm", "1 1:1\n0 2000000000:2\n", "data.file", "too many"),
     ],
 )
-def test_a_bad_file_is_told_with_its_key_and_never_a_traceback(
+def test_a_bad_file_is_reported_with_its_key_and_never_a_traceback(
     tmp_path: Path, name: str, content: str | bytes | None, key: str, says: str
 ) -> None:
     if content is not None:
@@ -596,7 +596,7 @@ def test_a_bias_before_minmax_is_refused() -> None:
 
 
 def test_two_biases_are_refused() -> None:
-    with pytest.raises(ValidationError, match="one “bias” is enough"):
+    with pytest.raises(ValidationError, match="“bias” can occur only once"):
         get(set="spambase", scale=("bias", "bias"))
 
 
@@ -618,7 +618,7 @@ def test_the_folds_of_one_shuffling_divide_the_records() -> None:
         assert not rows(data.x) & rows(data.test_x)
 
 
-def test_the_next_runs_shuffle_anew() -> None:
+def test_the_next_runs_shuffle_again() -> None:
     first, sixth, again = (fold(run, set="wdbc5", folds=5) for run in (1, 6, 6))
     assert rows(first.test_x) != rows(sixth.test_x)
     assert np.array_equal(sixth.x, again.x)
@@ -645,7 +645,7 @@ def test_folds_keep_as_many_training_records_as_are_asked_for() -> None:
 def test_folds_of_a_set_with_its_own_test_records_are_refused(name: str) -> None:
     error = error_of(set=name, folds=5)
     assert error.key == "data.folds"
-    assert "test records of its own" in str(error)
+    assert "its own test records" in str(error)
 
 
 def test_more_folds_than_records_are_refused() -> None:
@@ -653,7 +653,7 @@ def test_more_folds_than_records_are_refused() -> None:
 
 
 def test_folds_and_test_together_are_refused() -> None:
-    with pytest.raises(ValidationError, match="leave out either it or “test”"):
+    with pytest.raises(ValidationError, match="“folds” and “test” both define"):
         get(set="wdbc5", folds=5, test=0.2)
 
 

@@ -111,13 +111,13 @@ def tossed(linear, nodes=None, records=800):
 
 
 @pytest.mark.parametrize("linear", [1, 3])
-def test_a_tie_by_chance_falls_on_every_class_alike_and_for_every_node_anew(linear):
+def test_random_ties_choose_all_classes_equally_often_and_independently_per_node(linear):
     classes = tossed(linear)
     assert p_of_chi_square(np.bincount(classes.ravel(), minlength=max(linear, 2))) > ALPHA
     assert stats.chi2_contingency(stats.contingency.crosstab(*classes.T).count).pvalue > ALPHA
 
 
-def test_a_tie_by_chance_is_the_same_whoever_else_is_asked():
+def test_a_random_tie_does_not_depend_on_the_other_records_and_nodes():
     both, alone = tossed(1, nodes=[5, 9]), tossed(1, nodes=[9], records=300)
     assert both[:300, 1].tolist() == alone[:, 0].tolist()
 

@@ -131,13 +131,15 @@ def test_only_the_records_of_a_part_are_used(rng):
             assert w[node, 0] == pytest.approx(naive.erm_minimum(signed(rows, node)[mine], 0.1, "logistic"), abs=1e-7)
 
 
-def test_a_fit_that_does_not_get_there_is_an_error_that_names_the_node(rng):
+def test_a_fit_that_does_not_converge_is_an_error_that_names_the_node(rng):
     rows = problem(rng, [9, 9, 9], 3)
     nodes = np.array([2, 1], np.int32)
-    with pytest.raises(UserError, match=r"node 2 .* length .* asked for \(2 of 2 nodes\)") as caught:
+    with pytest.raises(
+        UserError, match=r"node 2 .* above the tolerance .* \(2 of 2 nodes did not converge\)"
+    ) as caught:
         erm.fit(nodes, rows, 1, KINDS["logistic"], np.full(2, 0.1), solver=Solver(1e-9, most=1, layer="mine"))
     assert caught.value.key == "mine.tolerance"
-    assert "raise the tolerance" in str(caught.value)
+    assert "use a larger tolerance" in str(caught.value)
 
 
 def test_any_number_of_threads_gives_the_same_bits(rng):

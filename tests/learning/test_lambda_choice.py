@@ -52,7 +52,7 @@ def test_private_records_are_refused_for_choosing_lambda(use):
     with pytest.raises(UserError, match="“raw” is not published") as caught:
         finished(table(layer))
     assert caught.value.key == "learning.lambda"
-    assert "give a number" in caught.value.hint
+    assert "set lambda to a number" in caught.value.hint
 
 
 def test_after_publication_no_raw_record_is_touched():

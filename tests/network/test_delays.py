@@ -557,7 +557,7 @@ def test_loss_delay_and_cut_are_refused_by_a_protocol_that_cannot_have_them(tmp_
     )
     layer = {"name": "own", "use": "own.py:Own"}
     for table in ({"loss": 0.1}, {"delay": 2}, {"partition": [{"share": 0.5, "from": 1, "until": 2}]}):
-        with pytest.raises(UserError, match=rf"transport.{next(iter(table))}: “own” .* cannot have"):
+        with pytest.raises(UserError, match=rf"transport.{next(iter(table))}: “own” .* does not support"):
             Scenario.of(tree(layer, transport=table), tmp_path)
     Simulation(Scenario.of(tree(layer), tmp_path))
 

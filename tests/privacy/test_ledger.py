@@ -130,7 +130,7 @@ def test_what_kernels_spend_is_what_the_ledger_shows():
     assert np.shares_memory(book.budget.visits, book.visits)
 
 
-def test_a_charge_tells_who_was_charged_and_stops_at_the_budget():
+def test_a_charge_returns_which_records_were_charged_and_stops_at_the_budget():
     book = Ledger(UniformSchedule(kind="uniform", visits=2), 1.0, 4)
     assert book.charge(np.array([0, 1])).tolist() == [True, True]
     assert book.charge(np.array([1, 2])).tolist() == [True, True]
@@ -141,6 +141,6 @@ def test_a_charge_tells_who_was_charged_and_stops_at_the_budget():
 
 def test_nobody_is_charged_twice_in_one_call():
     book = Ledger(UniformSchedule(kind="uniform", visits=5), 1.0, 4)
-    with pytest.raises(ValueError, match="charged twice"):
+    with pytest.raises(ValueError, match="occurs twice"):
         book.charge(np.array([1, 1]))
     assert not book.visits.any()

@@ -74,7 +74,7 @@ def test_the_length_of_gamma_norm_noise_is_gamma_of_the_dimension(d):
 
 
 @pytest.mark.parametrize("d", [2, 3, 8])
-def test_gamma_norm_noise_points_anywhere_alike(d):
+def test_the_direction_of_gamma_norm_noise_is_uniform(d):
     noise = gamma_norm_vectors(3000, d, 2.0)
     direction = noise / np.linalg.norm(noise, axis=1, keepdims=True)
     slanted = np.ones(d) / math.sqrt(d)

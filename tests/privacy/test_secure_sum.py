@@ -40,7 +40,7 @@ def test_masks_cancel_to_the_last_bit_when_all_arrive(case):
 
 
 @given(group())
-def test_the_sum_of_those_who_arrived_is_found_whoever_dropped_out(case):
+def test_the_sum_of_the_members_that_arrived_is_found_for_any_dropouts(case):
     members, terms, arrived = case
     _, found = sent_and_total(members, terms, arrived)
     assert found.tolist() == [sum(t[f] for t, a in zip(terms, arrived, strict=True) if a) for f in range(3)]
@@ -118,5 +118,5 @@ def test_the_largest_sum_that_is_let_in_does_not_overflow():
 
 @pytest.mark.parametrize("value", [1e12, -1e12, np.nan, np.inf])
 def test_a_number_without_room_is_refused(value):
-    with pytest.raises(UserError, match=r"a secure sum of 10 has room for 4\.29e\+08"):
+    with pytest.raises(UserError, match=r"a secure sum of 10 terms allows at most 4\.29e\+08"):
         secure_sum.to_words(np.array([0.0, value]), 10, "layer")

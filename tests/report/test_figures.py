@@ -371,7 +371,7 @@ def test_several_metrics_or_layers_are_lines_of_their_own():
     assert heights(figures.of(layers, rows)) == [{"a": [1.0, 2.0], "b": [11.0, 12.0]}]
     with pytest.raises(UserError, match="no layer has the metric “auc”"):
         figures.of(PlotConfig(kind="lines", x="x", lines="metric", metric=("error", "auc")), rows)
-    with pytest.raises(ValueError, match="several of them need"):
+    with pytest.raises(ValueError, match="several metrics need"):
         PlotConfig(kind="lines", x="x", lines="case", metric=("error", "auc"))
 
 

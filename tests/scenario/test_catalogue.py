@@ -60,7 +60,7 @@ def test_the_shell_completes_all_topics():
 
 
 @pytest.mark.parametrize("topic", catalogue.TOPICS)
-def test_all_that_is_listed_is_explained(topic):
+def test_everything_that_is_listed_is_explained(topic):
     entries = catalogue.TOPICS[topic]()
     assert entries
     for entry in entries:

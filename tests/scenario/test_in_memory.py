@@ -99,17 +99,17 @@ def test_workers_get_what_was_given_and_runs_that_are_there_are_not_made_again(t
 @pytest.mark.parametrize(
     ("config", "more", "message"),
     [
-        (learning(set="spambase"), {}, "data.set: the data is given in Python"),
+        (learning(set="spambase"), {}, "data.set: the data is passed from Python"),
         (learning(), {"label": "knid"}, "there is no column “knid”"),
         (learning(), {"data": [[1, 2]]}, "expected a DataFrame, or a pair"),
         (learning(), {"data": ([["a"]], [1])}, "features must be numbers"),
         (learning(), {"data": ([[1.0]], [None])}, "labels numbers or text"),
-        (learning(), {"data": None}, "belong to data, which is not given"),
+        (learning(), {"data": None}, "need data, which is not given"),
         (learning(), {"data": pd.DataFrame([[1, 2]], columns=["a", "a"])}, "two columns .* have the same name"),
-        (learning(), {"data": pd.DataFrame({"a": [1, "x", None]})}, "cannot be kept as Parquet"),
+        (learning(), {"data": pd.DataFrame({"a": [1, "x", None]})}, "cannot be stored as Parquet"),
     ],
 )
-def test_data_that_does_not_fit_is_told(table, config, more, message):
+def test_data_that_does_not_fit_is_reported(table, config, more, message):
     with pytest.raises(UserError, match=message):
         Simulation(Scenario.of(config, **({"data": table, "label": "kind"} | more)))
 
@@ -159,18 +159,22 @@ def test_a_run_is_known_by_the_graph_that_was_given():
         (tree(GRAPH, nodes=3), nx.Graph([("a", "b")]), "must be the numbers 0 … 1"),
         (tree(GRAPH, nodes=3), nx.Graph(), "must be the numbers"),
         (tree(GRAPH, nodes=3), [(0, 1)], "expected a networkx graph for “peers”; got a list"),
-        (tree(UNIFORM, nodes=3), nx.path_graph(3), "peers.use: only a static overlay takes a graph"),
-        (tree(GRAPH | {"neighbours": 1}, nodes=3), nx.path_graph(3), "peers.neighbours: the graph is given in Python"),
-        (tree({"name": "peer"}, nodes=3), nx.path_graph(3), "no such layer\n    did you mean “peer”?"),
+        (tree(UNIFORM, nodes=3), nx.path_graph(3), "peers.use: only a static overlay accepts a graph"),
+        (
+            tree(GRAPH | {"neighbours": 1}, nodes=3),
+            nx.path_graph(3),
+            "peers.neighbours: the graph is passed from Python",
+        ),
+        (tree({"name": "peer"}, nodes=3), nx.path_graph(3), "no layer has this name\n    did you mean “peer”?"),
     ],
 )
-def test_a_graph_that_does_not_fit_is_told(config, graph, message):
+def test_a_graph_that_does_not_fit_is_reported(config, graph, message):
     with pytest.raises(UserError) as raised:
         Simulation(Scenario.of(config, graphs={"peers": graph}))
     assert message in str(raised.value)
 
 
-def test_a_matrix_that_is_none_is_told(tmp_path):
+def test_a_matrix_that_is_none_is_reported(tmp_path):
     (tmp_path / "graph.npz").write_text("0 1")
     with pytest.raises(UserError, match=r"not a matrix that scipy.sparse has saved"):
         Simulation(Scenario.of(tree(GRAPH | {"file": "graph.npz"}, nodes=3), tmp_path))

@@ -126,7 +126,7 @@ ONE_MISTAKE = {
     ),
     "a missing key": (
         changed(("seed = 1\n", "")),
-        "s.toml: seed: missing\n    the seed of the first run",
+        "s.toml: seed: missing\n    seed of the first run",
     ),
     "a missing key of a layer": (
         changed(("view = 20\n", "")),
@@ -134,7 +134,7 @@ ONE_MISTAKE = {
     ),
     "text for a number": (
         changed(("cycles = 5", 'cycles = "5"')),
-        's.toml:3: cycles: expected an integer; got "5"\n    how many cycles a run has',
+        's.toml:3: cycles: expected an integer; got "5"\n    number of cycles per run',
     ),
     "a fraction for an integer": (
         changed(("cycles = 5", "cycles = 5.0")),
@@ -221,7 +221,7 @@ ONE_MISTAKE = {
     ),
     "two layers of one name": (
         changed(('name = "learning"', 'name = "peers"')),
-        "s.toml:18: peers.name: “peers” is taken by an earlier layer",
+        "s.toml:18: peers.name: “peers” is the name of an earlier layer",
     ),
     "a layer named like a top-level key": (
         changed(('name = "learning"', 'name = "churn"')),
@@ -234,7 +234,7 @@ ONE_MISTAKE = {
     ),
     "a reference to a later layer": (
         changed(('peers = "peers"', 'peers = "later"')) + '[[protocol]]\nname = "later"\nuse = "uniform"\n',
-        "s.toml:20: learning.peers: “later” stands later in the file\n    a layer uses earlier layers only: move it up",
+        "s.toml:20: learning.peers: “later” is defined later in the file\n    a layer can only use",
     ),
     "a reference to itself": (
         changed(('peers = "peers"', 'peers = "learning"')),
@@ -246,7 +246,7 @@ ONE_MISTAKE = {
     ),
     "a reference to a layer of another kind": (
         changed(('records = "raw"', 'records = "peers"')),
-        "s.toml:21: learning.records: “peers” is not a layer of the right kind: expected records\n"
+        "s.toml:21: learning.records: “peers” is a layer of the wrong kind: expected records\n"
         "    records layers before this one: raw",
     ),
     "a number for a reference": (
@@ -301,7 +301,7 @@ ONE_MISTAKE = {
     ),
     "a layer that ends before it begins": (
         below("view = 20", "first = 5", "until = 3"),
-        "s.toml:17: peers.until: expected at least 5, as “first” says; got 3",
+        "s.toml:17: peers.until: expected at least 5, the value of “first”; got 3",
     ),
     "no kind of churn": (
         churn("online = 0.9"),
@@ -376,10 +376,10 @@ ONE_MISTAKE = {
     ),
     "nothing that gives the number of nodes": (
         GOOD.split("[data]")[0],
-        "s.toml: nodes.number: missing: without [data] the number of nodes must be given",
+        "s.toml: nodes.number: missing: a scenario without [data] must state the number of nodes",
     ),
     "a key without a value": (GOOD + "x = \n", "s.toml:27: not TOML: Invalid value (column 5)"),
-    "a key twice": (below("seed = 1", "seed = 2"), "s.toml:3: not TOML: this key stands twice in its table (column 9)"),
+    "a key twice": (below("seed = 1", "seed = 2"), "s.toml:3: not TOML: this key occurs twice in its table (column 9)"),
     "an open string": ('name = "t\n', "s.toml:1: not TOML: Illegal character"),
     "Latin-1": (changed(("a test", "é")).encode("latin-1"), "s.toml:1: not UTF-8 text: invalid continuation byte"),
     "UTF-16": (GOOD.encode("utf-16"), "s.toml:1: not UTF-8 text: invalid start byte"),
@@ -398,7 +398,7 @@ def test_one_mistake_gives_one_message_with_its_place(complaints, text, message)
     assert told.startswith(message)
 
 
-def test_several_mistakes_are_told_together_in_the_order_of_the_file(complaints):
+def test_several_errors_are_reported_together_in_the_order_of_the_file(complaints):
     text = changed(
         ("cycles = 5", 'cycles = "5"'), ('set = "random"', 'set = "rndom"'), ('"l1"]', '"l7"]'),
         ("view = 20", "vieww = 20"), ('"pegasos"', '"pegasus"'), ('every = "log"', "every = 0"),
@@ -412,7 +412,7 @@ def test_several_mistakes_are_told_together_in_the_order_of_the_file(complaints)
     ]  # fmt: skip
 
 
-def test_an_empty_file_is_told_all_it_lacks(complaints):
+def test_an_empty_file_is_reported_all_it_lacks(complaints):
     keys = [message.split(": ")[1] for message in complaints("# nothing")]
     assert keys == ["name", "seed", "cycles", "nodes.number"]
 
@@ -473,20 +473,20 @@ def test_a_change_makes_the_table_it_needs(load):
         ("learning.lerner=mean", "--set learning.lerner=mean: learning.lerner: unknown key\n    did you mean"),
         ("cycles=many", '--set cycles=many: cycles: expected an integer; got "many"'),
         ("cycles=", '--set cycles=: cycles: expected an integer; got ""'),
-        ("cycles.x=1", "--set cycles.x=1: “cycles” is not a table: there is no “x” in it"),
-        ("data.scale.7=l2", "--set data.scale.7=l2: “data.scale” is a list of 2: there is no “7”, places count from 0"),
-        ("data.scale.x=l2", "--set data.scale.x=l2: “data.scale” is a list of 2: there is no “x”, places count from 0"),
+        ("cycles.x=1", "--set cycles.x=1: “cycles” is not a table and has no key “x”"),
+        ("data.scale.7=l2", "--set data.scale.7=l2: “data.scale” has 2 elements, numbered from 0: there is no “7”"),
+        ("data.scale.x=l2", "--set data.scale.x=l2: “data.scale” has 2 elements, numbered from 0: there is no “x”"),
         ("data..set=1", '--set data..set=1: data."": unknown key'),
         ("transport.loss=7", "--set transport.loss=7: transport.loss: expected at most 1; got 7"),
         (f"seed={10**30}", f"--set seed={10**30}: seed: expected an integer of at most 64 bits"),
     ],
 )
-def test_a_bad_change_is_told_as_it_was_written(complaints, change, message):
+def test_a_bad_change_is_reported_as_it_was_written(complaints, change, message):
     (told,) = complaints(GOOD, [change])
     assert told.startswith(message)
 
 
-def test_several_bad_changes_are_told_together(complaints):
+def test_several_invalid_changes_are_reported_together(complaints):
     assert len(complaints(GOOD, ["a=1", "b=2", "cycles.x=3"])) == 3
 
 

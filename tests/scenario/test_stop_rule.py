@@ -34,7 +34,7 @@ def test_it_never_holds_for_what_could_not_be_measured():
     ["", "<", "error < 0.1", "a.b < ", "a.b = 1", "a.b == 1", "a.b < x", "a.b < nan", "a.b < 1e999", "a.b < --1",
      "a.b < 1 2", "a.b", ".b < 1", "a. < 1", "0.1 > a.b", "a.b < 1; a.c < 2"],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told_with_an_example(text):
+def test_what_cannot_be_read_is_reported_with_an_example(text):
     with pytest.raises(UserError) as caught:
         Condition.parse(text)
     assert caught.value.key == "stop.when"

@@ -102,7 +102,7 @@ def test_folders_are_distinct_readable_and_safe():
 
 
 def test_a_value_that_stands_twice_is_refused():
-    with pytest.raises(UserError, match="two points of the sweep are the same"):
+    with pytest.raises(UserError, match="two points of the sweep are equal"):
         points(scenario(sweep={"peers.view": [3, 4, 3]}))
 
 

@@ -97,7 +97,7 @@ def test_a_large_network_is_not_drawn():
 
 
 def test_to_draw_and_to_follow_some_contradict_each_other():
-    with pytest.raises(UserError, match="all nodes are followed"):
+    with pytest.raises(UserError, match="follows all nodes"):
         Scenario.of(followed(draw=True, follow=3), HERE)
 
 

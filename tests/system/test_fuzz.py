@@ -285,7 +285,7 @@ def test_text_among_numbers_is_named_with_its_column(tmp_path):
 
 
 def test_one_class_only_is_named(tmp_path):
-    assert_data_refused(tmp_path, CSV.replace(",1\n", ",0\n"), "data.file", "all records are of one class (0)")
+    assert_data_refused(tmp_path, CSV.replace(",1\n", ",0\n"), "data.file", "all records belong to one class (0)")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a,b,label\n", "a\n"])
@@ -294,7 +294,7 @@ def test_an_empty_file_is_named(tmp_path, text):
 
 
 def test_no_test_records_are_named(tmp_path):
-    assert_data_refused(tmp_path, CSV, "data.test", "none is left for testing", test=1e-300)
+    assert_data_refused(tmp_path, CSV, "data.test", "no records are left for testing", test=1e-300)
 
 
 @pytest.mark.parametrize("key", ["train", "test"])

@@ -154,7 +154,7 @@ def test_a_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path))
     (tmp_path / "kernels").mkdir()
     os.chown(tmp_path / "kernels", 12345, 12345)
-    with pytest.raises(PermissionError, match="belongs to somebody else"):
+    with pytest.raises(PermissionError, match="belongs to another user"):
         paths.private("kernels", "hash")
 
 
@@ -162,7 +162,7 @@ def test_a_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
 def test_an_archive_writes_where_we_say_and_only_plain_files(tmp_path, kind):
     link = tarfile.TarInfo("package/data")
     link.type, link.linkname = kind, "../../etc/passwd"
-    with pytest.raises(NotFetched, match="is not a plain file"):
+    with pytest.raises(NotFetched, match="is not a regular file"):
         copy_member(archive_of((link, b"")), "package/data", tmp_path / "data")
     assert not list(tmp_path.iterdir())
     copy_member(archive_of((tarfile.TarInfo("../../escaped"), b"x")), "../../escaped", tmp_path / "data")
@@ -190,7 +190,7 @@ def test_zips_are_read_by_member_and_never_unpacked():
 def test_a_packed_file_that_unfolds_without_end_is_given_up():
     packer = zlib.compressobj(wbits=31)
     bomb = iter(lambda: packer.compress(b"1" * (CHUNK * 1000)) + packer.flush(zlib.Z_SYNC_FLUSH), b"")
-    with pytest.raises(Damaged, match="never end"):
+    with pytest.raises(Damaged, match="lines of more than"):
         first_rows(bomb, 3)
 
 

@@ -1,1 +1,1 @@
-"""A generated log of an online course, and the way from raw events to features."""
+"""Generate the log of an online course, and compute features from raw events."""

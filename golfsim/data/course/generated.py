@@ -1,9 +1,10 @@
-"""A generated log of an online course, in place of the EdX logs of Cyphers (2017), section 8.1.1, which are not public.
+"""Generate the log of an online course, in place of the EdX logs of Cyphers (2017), section 8.1.1 (not public).
 
-The problem is the same: of the students who are still there in week 6, who drops out before week 10? So is the number
-of features, 13 of weeks 1–6; the paper does not name its own, these are in their spirit. Students differ in
-engagement, which drifts from week to week, in ability, in how much they write and in when they study; each week those
-who did little in the last two are more likely to leave. Nothing is fitted to a real course.
+The prediction problem is the same: which of the students who are active in week 6 or later drop out before week 10?
+The number of features is the same, too: 13, computed from weeks 1–6. The paper does not name its features; these are
+similar in kind. Students differ in engagement, which drifts from week to week, in ability, in how much they write and
+in when they study. Students who did little in the last two weeks are more likely to leave. Nothing is fitted to a real
+course.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from golfsim.data.course.pipeline import (
 HOUR, DAY, WEEK = 3600.0, 86400.0, 604800.0
 START = 1359936000.0  # Monday, 4 February 2013, 0:00 UTC
 WEEKS = 12
-SEEN = 6  # features are of weeks 1–6
-GONE = 10  # who does nothing from week 10 on has dropped out before
+SEEN = 6  # features are computed from weeks 1–6
+GONE = 10  # a student without events from week 10 on has dropped out
 CUT = START + SEEN * WEEK
-PROBLEMS = 6  # a week, due at its end
+PROBLEMS = 6  # per week, due at its end
 MOST_TRIES = 4
-DAYS = 3  # of study a week, of which some may be the same
-SITTINGS = 2  # a week, at which solutions are handed in
+DAYS = 3  # days of study per week; some may coincide
+SITTINGS = 2  # times per week at which solutions are submitted
 
 KINDS = ("page", "video", "submission", "forum")
 FIELDS = (
@@ -51,16 +52,16 @@ FIELDS = (
 )
 
 
-# The problem: who is an example, with which label
+# The prediction problem: which students are examples, and their labels
 
 
 def week_of_last_event(events: EventTable) -> int:
-    """1 for the first week, 0 without events."""
+    """Return the week of the last event: 1 for the first week, 0 without events."""
     return int((events.times[-1] - START) // WEEK) + 1 if len(events) else 0
 
 
 def dropped_out(events: EventTable) -> float | None:
-    """Whether a student who was there in week 6 or later did nothing from week 10 on; None for those gone before."""
+    """Return whether a student who was active in week 6 or later has no event from week 10 on; else None."""
     last = week_of_last_event(events)
     return float(last < GONE) if last >= SEEN else None
 
@@ -69,69 +70,69 @@ def dropped_out(events: EventTable) -> float | None:
 
 
 def active_days(events: EventTable) -> float:
-    """Days with an event."""
+    """Return the number of days with an event."""
     return float(np.unique((events.times - START) // DAY).size)
 
 
 def page_clicks(events: EventTable) -> float:
-    """Pages opened a week."""
+    """Return the number of opened pages per week."""
     return len(events.where("kind", "page")) / SEEN
 
 
 def video_hours(events: EventTable) -> float:
-    """Hours of video a week."""
+    """Return the hours of video per week."""
     return float(events.where("kind", "video")["seconds"].sum()) / HOUR / SEEN
 
 
 def submissions(events: EventTable) -> float:
-    """Submissions a week."""
+    """Return the number of submissions per week."""
     return len(events.where("kind", "submission")) / SEEN
 
 
 def problems_tried(events: EventTable) -> float:
-    """Different problems with a submission."""
+    """Return the number of different problems with a submission."""
     return float(np.unique(events.where("kind", "submission")["problem"]).size)
 
 
 def mean_grade(events: EventTable) -> float:
-    """Mean grade of the submissions; 0 without any."""
+    """Return the mean grade of the submissions; 0 without submissions."""
     return _mean(events.where("kind", "submission")["grade"])
 
 
 def hours_before_deadline(events: EventTable) -> float:
-    """How long before the end of the week submissions come, on average; 0 without any."""
+    """Return the mean time from a submission to the end of its week, in hours; 0 without submissions."""
     return _mean(WEEK - (events.where("kind", "submission").times - START) % WEEK) / HOUR
 
 
 def forum_posts(events: EventTable) -> float:
-    """Posts in all."""
+    """Return the total number of posts."""
     return float(len(events.where("kind", "forum")))
 
 
 def forum_characters(events: EventTable) -> float:
-    """Mean length of a post; 0 without any."""
+    """Return the mean length of a post in characters; 0 without posts."""
     return _mean(events.where("kind", "forum")["characters"])
 
 
 def night_share(events: EventTable) -> float:
-    """Share of the events between 22 and 6 o'clock."""
+    """Return the share of events between 22:00 and 6:00."""
     return _mean((events.times - START + 2 * HOUR) % DAY < 8 * HOUR)
 
 
 def weekend_share(events: EventTable) -> float:
-    """Share of the events on Saturdays and Sundays."""
+    """Return the share of events on Saturdays and Sundays."""
     return _mean((events.times - START) % WEEK >= 5 * DAY)
 
 
 def trend(events: EventTable) -> float:
-    """From −1 to 1: events of the last two weeks against those of the two before."""
+    """Return the relative change, from −1 to 1, of the number of events in weeks 5–6 compared with weeks 3–4."""
     late = int(np.count_nonzero(events.times >= CUT - 2 * WEEK))
     early = int(np.count_nonzero(events.times >= CUT - 4 * WEEK)) - late
     return (late - early) / max(late + early, 1)
 
 
 def days_silent(events: EventTable) -> float:
-    """Days from the last event to the end of week 6; all 42 without any."""
+    """Return the days from the last event to the end of week 6; 42 without events."""
     return (CUT - float(events.times[-1])) / DAY if len(events) else SEEN * WEEK / DAY
 
 
@@ -158,21 +159,21 @@ JSON_LINES = Pipeline(JsonLinesImporter(FIELDS, entity="student", time="time"), 
 
 @dataclass(frozen=True)
 class _Students:
-    """What the students are like: a value each, and each one's plan of the weeks."""
+    """The properties of all students: one value per student, and their weekly plans."""
 
     engagement: NDArray[np.float64]
-    drift: NDArray[np.float64]  # of the engagement, a week
+    drift: NDArray[np.float64]  # of the engagement, per week
     ability: NDArray[np.float64]
     talkative: NDArray[np.float64]
-    night: NDArray[np.float64]  # share of their visits at night
-    days: NDArray[np.int64]  # [students, weeks, DAYS], on which they study
-    left: NDArray[np.float64]  # [students, weeks, SITTINGS], share of the week that is left when they hand in
+    night: NDArray[np.float64]  # share of visits at night
+    days: NDArray[np.int64]  # [students, weeks, DAYS], days of study
+    left: NDArray[np.float64]  # [students, weeks, SITTINGS], share of the week that is left at submission
 
 
 def event_log(students: int, seed: int) -> EventTable:
-    """The log of a course, a function of the seed."""
+    """Return the log of a course, which depends only on the number of students and the seed."""
     if students < 1:
-        raise UserError(f"a course of {students} students", hint="at least one is needed")
+        raise UserError(f"expected at least 1 student; got {students}")
     rng = np.random.default_rng(seed)
     who = _students(students, rng)
     pages, videos, problems, posts = _weekly(who, rng)
@@ -203,7 +204,7 @@ def _students(number: int, rng: np.random.Generator) -> _Students:
 
 
 def _weekly(who: _Students, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Pages, videos, problems tried and posts [students, weeks]; nothing once a student has left."""
+    """Return the numbers of pages, videos, tried problems and posts [students, weeks]; 0 after a student has left."""
     weeks = []
     engagement, staying = who.engagement, np.ones(who.engagement.size, bool)
     before = np.full(staying.size, 12.0)
@@ -229,7 +230,7 @@ def _week(who: _Students, engagement: NDArray[np.float64], rng: np.random.Genera
 
 
 def _hazard(recent: NDArray[Any]) -> NDArray[np.float64]:
-    """The chance to leave after a week, by the activity of that week and, half as much, of the one before."""
+    """Return the probability to leave after a week, by the activity of that week plus half that of the week before."""
     from golfsim.core.maths import log_of
 
     return _logistic(2.6 - 2.0 * log_of(1 + recent))
@@ -247,7 +248,7 @@ Columns = dict[str, NDArray[Any]]
 def _visits(
     kind: str, counts: NDArray[np.int64], who: _Students, rng: np.random.Generator, **sizes: tuple[float, float]
 ) -> Columns:
-    """So many events a student and week at the student's hours, each with a log-normal size."""
+    """Return the counted events per student and week, at the student's hours, each with a log-normal size."""
     owner, week = _unfolded(counts)
     n = owner.size
     day = who.days[owner, week, rng.integers(0, DAYS, n)]
@@ -258,7 +259,10 @@ def _visits(
 
 
 def _submissions(counts: NDArray[np.int64], who: _Students, rng: np.random.Generator) -> Columns:
-    """One or more tries at each of the first problems of a week; able students need fewer and get better grades."""
+    """Return one or more submissions to each of the first problems of a week.
+
+    Students of higher ability need fewer submissions and get better grades.
+    """
     owner, week = _unfolded(counts)
     first = np.repeat(np.cumsum(counts.ravel()) - counts.ravel(), counts.ravel())
     problem = week * PROBLEMS + np.arange(owner.size) - first
@@ -271,7 +275,7 @@ def _submissions(counts: NDArray[np.int64], who: _Students, rng: np.random.Gener
 
 
 def _unfolded(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Student and week of each of the events counted [students, weeks]."""
+    """Return the student and the week of each event, from the numbers of events [students, weeks]."""
     place = np.repeat(np.arange(counts.size), counts.ravel())
     return place // WEEKS, place % WEEKS
 
@@ -285,14 +289,14 @@ def _columns(kind: str, owner: NDArray[np.int64], time: NDArray[Any], **values: 
 
 
 def records(number: int, rng: np.random.Generator, details: Mapping[str, Any]) -> tuple[NDArray[np.float64], Any]:
-    """Feature vectors and labels of so many students who were there in week 6; the set “mooc”."""
+    """Return feature vectors and labels of a number of students who were active in week 6 or later (set “mooc”)."""
     return _records(number, int(rng.integers(2**63)))
 
 
 @functools.lru_cache(maxsize=32)
 def _records(number: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Kept, since the runs of a sweep ask for the same ones again and again: about a megabyte for 10000 students."""
-    students = number * 9 // 5 + 50  # nearly all of the time enough
+    """Return the records, cached since the runs of a sweep share them: about one megabyte for 10000 students."""
+    students = number * 9 // 5 + 50  # nearly always enough
     while (found := CSV.matrix(event_log(students, seed))).y.size < number:
         students *= 2
     x, y = found.x[:number].copy(), found.y[:number].astype(np.int32)
@@ -301,11 +305,11 @@ def _records(number: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.in
 
 
 def write_log(path: str | Path, students: int, seed: int) -> EventTable:
-    """Write a course's raw log as CSV or JSON lines, by the file's extension, and return its events."""
+    """Write the raw log of a course as CSV or JSON lines, by the extension of the file, and return its events."""
     writers = {".csv": write_csv, ".jsonl": write_json_lines}
     suffix = Path(path).suffix.lower()
     if suffix not in writers:
-        raise UserError(f"cannot tell the format of {path}", hint=nearest(suffix, writers))
+        raise UserError(f"{path} has an unknown format", hint=nearest(suffix, writers))
     events = event_log(students, seed)
     writers[suffix](events, path, entity="student", time="time")
     return events

@@ -1,7 +1,7 @@
-"""From raw events to feature vectors, on each node by itself (Cyphers 2017, chapter 3).
+"""Compute feature vectors from raw events, on each node separately (Cyphers 2017, chapter 3).
 
 A raw file → `Importer` → `EventTable` of events → `Instancer` → labelled examples → `Featurizer` → `FeatureMatrix`.
-Whoever asks sends the instancer and the featurizer; the events stay with their node::
+The curator sends the instancer and the featurizer; the events stay at their node::
 
     pipeline = Pipeline(CsvImporter(fields, entity="student", time="time"), instancer, featurizer)
     pipeline.run("my_clicks.csv")
@@ -25,17 +25,18 @@ from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError, closest, nearest
 from golfsim.core.files import write_whole
+from golfsim.core.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Value = float | str | None
-"""What a field of an event holds; None: nothing."""
+"""The value of a field of an event; None: no value."""
 
-MEND = "mend it, or leave the event out"
-LONGEST = 40  # letters of a raw value that are shown
-WHOLE = 2.0**53  # whole numbers below are exact
-LATEST = 253402300800.0  # the year 10000, which ISO 8601 has no room for
+MEND = "correct it, or remove the event"
+LONGEST = 40  # characters of a raw value that are shown
+WHOLE = 2.0**53  # integers below are exact
+LATEST = 253402300800.0  # the year 10000, which ISO 8601 cannot represent
 
 
 # Fields and events
@@ -43,10 +44,10 @@ LATEST = 253402300800.0  # the year 10000, which ISO 8601 has no room for
 
 @dataclass(frozen=True)
 class Field:
-    """A typed value that events have; an `optional` one may be missing.
+    """A typed value of events; an `optional` one may be missing.
 
-    Times are seconds since 1970 and are read from ISO 8601, without a time zone as UTC. A category is kept as its place
-    in `categories`.
+    Times are seconds since 1970. They are read from ISO 8601; a time without a time zone is UTC. A category is stored
+    as its index in `categories`.
     """
 
     name: str
@@ -56,10 +57,11 @@ class Field:
 
     def __post_init__(self) -> None:
         if (self.kind == "category") != bool(self.categories):
-            raise UserError(f"field “{self.name}” is a {self.kind}", hint="a category, and it alone, has categories")
+            hint = "a field has categories if and only if it is a category"
+            raise UserError(f"field “{self.name}” is a {self.kind}", hint=hint)
 
     def read(self, raw: object) -> Any:
-        """What is kept for a raw value; ValueError if it is not what is `expected`."""
+        """Return the stored form of a raw value; raise ValueError if it is not as `expected`."""
         if raw is not None and raw != "":
             return _READ[self.kind](self, raw)
         if not self.optional:
@@ -67,7 +69,7 @@ class Field:
         return _MISSING[self.kind]
 
     def shown(self, kept: Any) -> Value:
-        """A kept value as an event shows it."""
+        """Return a stored value as events show it."""
         if self.kind == "category":
             return self.categories[kept] if kept >= 0 else None
         if self.kind == "text":
@@ -76,7 +78,7 @@ class Field:
 
     @property
     def expected(self) -> str:
-        """What a raw value has to be."""
+        """The description of valid raw values."""
         if self.kind == "category":
             return "one of " + ", ".join(self.categories)
         return {
@@ -93,7 +95,7 @@ def _number(field: Field, raw: object) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise ValueError(field.expected)
-    return value + 0.0  # −0 becomes 0: the two look alike in a file
+    return value + 0.0  # −0 becomes 0
 
 
 def _time(field: Field, raw: object) -> float:
@@ -109,7 +111,7 @@ def _time(field: Field, raw: object) -> float:
 def _text(field: Field, raw: object) -> str:
     if isinstance(raw, bool) or not isinstance(raw, str | int):
         raise ValueError(field.expected)
-    str(raw).encode()  # half a surrogate pair, which JSON can spell, could never be written again
+    str(raw).encode()  # half a surrogate pair, which JSON can express, cannot be written as UTF-8
     return str(raw)
 
 
@@ -131,7 +133,7 @@ _TYPES: dict[str, Any] = {"number": np.float64, "time": np.float64, "text": obje
 
 @dataclass(frozen=True)
 class Event:
-    """A unit of measured data: whose it is, its fields, and a time stamp unless it is a static property."""
+    """A unit of measured data: its entity, its fields, and a time stamp unless it is a static property."""
 
     entity: str
     values: Mapping[str, Value]
@@ -139,9 +141,9 @@ class Event:
 
 
 class EventTable:
-    """Events of one entity or of many, by entity and then by time; static properties come first.
+    """Events of one or several entities, sorted by entity and then by time; static properties come first.
 
-    `times` (NaN: no time stamp) and `events[name]` are arrays with a value for each event.
+    `times` (NaN: no time stamp) and `events[name]` are arrays with one value per event.
     """
 
     def __init__(
@@ -153,8 +155,8 @@ class EventTable:
         columns: Mapping[str, NDArray[Any]],
     ) -> None:
         self.fields = tuple(fields)
-        self.entities = entities  # also those of which no event is left
-        self._owner = owner  # ascending indexes into `entities`
+        self.entities = entities  # also those without events
+        self._owner = owner  # ascending indices into `entities`
         self.times = times
         self._columns = columns
 
@@ -167,7 +169,21 @@ class EventTable:
         times: Sequence[float] | NDArray[np.float64],
         columns: Mapping[str, Sequence[Any] | NDArray[Any]],
     ) -> EventTable:
-        """Events in any order, event i belonging to `entities[owner[i]]`; at the same time they keep their order."""
+        """Return a table of events given in any order; events of the same entity and time keep their order.
+
+        Parameters
+        ----------
+        fields : sequence of Field
+            The fields of the events.
+        entities : sequence of str
+            The names of the entities.
+        owner : sequence of int, length (events)
+            The index of each event's entity in `entities`.
+        times : sequence of float, length (events)
+            The times in seconds since 1970; NaN for static properties.
+        columns : mapping of str to sequence, each of length (events)
+            The stored values of each field, by name.
+        """
         by_name = np.argsort(np.array(entities, dtype=object), kind="stable")
         rank = np.empty(len(by_name), np.int64)
         rank[by_name] = np.arange(len(by_name))
@@ -178,7 +194,7 @@ class EventTable:
 
     @classmethod
     def of_events(cls, fields: Sequence[Field], events: Iterable[Event]) -> EventTable:
-        """Events made by a program, checked."""
+        """Return a table of events created by a program, after checking them."""
         table = _Table(fields, "entity", "time")
         for number, event in enumerate(events, 1):
             table.add({**event.values, "entity": event.entity, "time": event.time}, f"event {number}")
@@ -199,19 +215,19 @@ class EventTable:
         return self._columns[name]
 
     def field(self, name: str) -> Field:
-        """The field of that name."""
+        """Return a field by its name."""
         self[name]
         return next(field for field in self.fields if field.name == name)
 
     def of(self, entity: str) -> EventTable:
-        """The events of one entity: all that its node knows."""
+        """Return the events of one entity, which are all events that its node has."""
         if entity not in self.entities:
             raise UserError(f"there are no events of “{entity}”", hint=nearest(entity, self.entities))
         code = self.entities.index(entity)
         return self._part(code, *np.searchsorted(self._owner, (code, code + 1)))
 
     def each(self) -> Iterator[EventTable]:
-        """The events of each entity."""
+        """Yield the events of each entity."""
         ends = np.searchsorted(self._owner, np.arange(len(self.entities) + 1)).tolist()
         for code in range(len(self.entities)):
             yield self._part(code, ends[code], ends[code + 1])
@@ -222,19 +238,20 @@ class EventTable:
         return EventTable(self.fields, (self.entities[code],), owner, self.times[start:end], columns)
 
     def between(self, start: float = -math.inf, end: float = math.inf) -> EventTable:
-        """The events from `start` until before `end`; static properties hold at all times."""
+        """Return the events with start ≤ time < end; static properties are always included."""
         return self._taken(~(self.times < start) & ~(self.times >= end))
 
     def where(self, name: str, value: float | str) -> EventTable:
-        """The events whose field has that value."""
+        """Return the events whose field has a given value."""
         try:
             kept = self.field(name).read(value)
         except ValueError:
-            raise UserError(f"“{name}” is never “{value}”", hint=f"expected {self.field(name).expected}") from None
+            what = f"“{value}” is not a value of “{name}”"
+            raise UserError(what, hint=f"expected {self.field(name).expected}") from None
         return self._taken(self[name] == kept)
 
     def split(self, name: str) -> Iterator[tuple[str, EventTable]]:
-        """The events for each value of a field; those without a value belong to none."""
+        """Yield each value of a field with its events; events without a value are omitted."""
         field, column = self.field(name), self[name]
         for kept in np.unique(column).tolist():
             shown = field.shown(kept)
@@ -246,7 +263,7 @@ class EventTable:
         return EventTable(self.fields, self.entities, self._owner[rows], self.times[rows], columns)
 
     def frame(self) -> pd.DataFrame:
-        """The events as a table, one row each."""
+        """Return the events as a DataFrame with one row per event."""
         import pandas as pd
 
         rows = [{"entity": event.entity, "time": event.time, **event.values} for event in self]
@@ -254,14 +271,14 @@ class EventTable:
 
 
 class _Table:
-    """Events as they come in, checked one after the other."""
+    """Collect events and check each of them."""
 
     def __init__(self, fields: Sequence[Field], entity: str, time: str | None) -> None:
         self.fields = tuple(fields)
         names = [*(field.name for field in fields), entity, *([time] if time else [])]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise UserError(f"“{twice}” stands for two things", hint="entity, time and fields need names of their own")
+            raise UserError(f"the name “{twice}” is used twice", hint="entity, time and fields need different names")
         self.entity, self.time = Field(entity, "text"), Field(time, "time", optional=True) if time else None
         self.codes: dict[str, int] = {}
         self.owner: list[int] = []
@@ -269,14 +286,14 @@ class _Table:
         self.columns: dict[str, list[Any]] = {field.name: [] for field in fields}
 
     def add(self, raw: Mapping[str, object], where: str) -> None:
-        """Take one event."""
+        """Check and add one event."""
         self.owner.append(self.codes.setdefault(_read(self.entity, raw, where), len(self.codes)))
         self.times.append(_read(self.time, raw, where) if self.time else math.nan)
         for field in self.fields:
             self.columns[field.name].append(_read(field, raw, where))
 
     def dataset(self) -> EventTable:
-        """All events that were taken."""
+        """Return a table of all added events."""
         return EventTable.sorted(self.fields, list(self.codes), self.owner, self.times, self.columns)
 
 
@@ -292,7 +309,7 @@ def _read(field: Field, raw: Mapping[str, object], where: str) -> Any:
 
 
 def _short(found: object) -> str:
-    """A raw value as far as it can be shown in a line."""
+    """Return a raw value as text, shortened to fit into a line."""
     text = str(found).encode(errors="replace").decode()
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
@@ -302,9 +319,9 @@ def _short(found: object) -> str:
 
 @dataclass(frozen=True)
 class Importer(ABC):
-    """Reads one kind of raw source; a source may hold more fields than are wanted.
+    """Read one kind of raw source; a source may have more fields than those that are read.
 
-    `entity` and `time` name the fields that say whose an event is and when it was.
+    `entity` and `time` are the names of the fields with the entity and the time of an event.
     """
 
     fields: tuple[Field, ...]
@@ -312,7 +329,7 @@ class Importer(ABC):
     time: str | None = None
 
     def read(self, path: str | Path) -> EventTable:
-        """All events of a file; whatever is wrong is told with its line and field."""
+        """Return all events of a file; an error names its line and field."""
         path = Path(path)
         table = _Table(self.fields, self.entity, self.time)
         with _telling(path):
@@ -322,11 +339,11 @@ class Importer(ABC):
 
     @abstractmethod
     def rows(self, path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
-        """Line number and raw values of each event."""
+        """Yield the line number and the raw values of each event."""
 
     @property
     def names(self) -> list[str]:
-        """The names that the source has to have, entity and time first."""
+        """The names of the required fields, entity and time first."""
         return [self.entity, *([self.time] if self.time else []), *(field.name for field in self.fields)]
 
 
@@ -337,14 +354,14 @@ def _telling(path: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise UserError(f"{path}: not text in UTF-8", hint="save it as UTF-8") from None
+        raise UserError(f"{path}: not UTF-8 text", hint="save it as UTF-8") from None
 
 
 class CsvImporter(Importer):
-    """Comma-separated values under a line of names; an empty cell holds nothing."""
+    """Read comma-separated values; the first line has the names, and an empty cell is a missing value."""
 
     def rows(self, path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
-        """Line number and cells of each event, empty lines left out."""
+        """Yield the line number and the cells of each event; skip empty lines."""
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)
             try:
@@ -353,8 +370,8 @@ class CsvImporter(Importer):
                 for cells in reader:
                     if cells:
                         if len(cells) != len(header):
-                            what = f"{path}, line {reader.line_num}: {len(cells)} cells"
-                            raise UserError(what, hint=f"expected {len(header)}, as the first line has: {MEND}")
+                            what = f"{path}, line {reader.line_num}: {counted(len(cells), 'cell')}"
+                            raise UserError(what, hint=f"expected {len(header)}, as in the first line: {MEND}")
                         yield reader.line_num, dict(zip(header, cells, strict=True))
             except csv.Error as error:
                 raise UserError(f"{path}, line {reader.line_num}: not CSV: {error}", hint=MEND) from None
@@ -362,16 +379,16 @@ class CsvImporter(Importer):
     def _check(self, path: Path, header: list[str]) -> None:
         for name in self.names:
             if header.count(name) != 1:
-                what = "twice" if name in header else "not"
+                what = "occurs more than once" if name in header else "is missing"
                 hint = f"expected {', '.join(self.names)}" if name in header else nearest(name, header)
-                raise UserError(f"{path}, line 1: “{name}” is {what} among the names", hint=hint)
+                raise UserError(f"{path}, line 1: the name “{name}” {what}", hint=hint)
 
 
 class JsonLinesImporter(Importer):
-    """One JSON object a line; a field that is absent or null holds nothing."""
+    """Read one JSON object per line; a field that is absent or null is a missing value."""
 
     def rows(self, path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
-        """Line number and members of each event, empty lines left out."""
+        """Yield the line number and the members of each event; skip empty lines."""
         with path.open(encoding="utf-8-sig") as stream:
             for line, text in enumerate(stream, 1):
                 if text.strip():
@@ -392,7 +409,7 @@ class JsonLinesImporter(Importer):
 
 
 def write_csv(events: EventTable, path: str | Path, *, entity: str = "entity", time: str = "time") -> None:
-    """Write events so that `CsvImporter` reads the same ones."""
+    """Write events as a CSV file from which `CsvImporter` reads the same events."""
 
     def write(aside: Path) -> None:
         with aside.open("w", encoding="utf-8", newline="") as stream:
@@ -404,7 +421,7 @@ def write_csv(events: EventTable, path: str | Path, *, entity: str = "entity", t
 
 
 def write_json_lines(events: EventTable, path: str | Path, *, entity: str = "entity", time: str = "time") -> None:
-    """Write events so that `JsonLinesImporter` reads the same ones."""
+    """Write events as JSON lines from which `JsonLinesImporter` reads the same events."""
 
     def write(aside: Path) -> None:
         with aside.open("w", encoding="utf-8", newline="\n") as stream:
@@ -427,7 +444,7 @@ def _plain(value: Value) -> object:
 
 
 def _iso(time: Value) -> object:
-    """A whole second in ISO 8601; other times as the number they are, which loses nothing."""
+    """Return a time of whole seconds in ISO 8601, and any other time as a number, without loss of precision."""
     if isinstance(time, float) and time.is_integer() and 0 <= time < LATEST:
         return datetime.fromtimestamp(time, UTC).replace(tzinfo=None).isoformat()
     return _plain(time)
@@ -438,7 +455,7 @@ def _iso(time: Value) -> object:
 
 @dataclass(frozen=True)
 class Example:
-    """A training example: the events from which features may be computed, and the label."""
+    """A training example: the events from which features are computed, and the label."""
 
     entity: str
     events: EventTable
@@ -447,11 +464,11 @@ class Example:
 
 @dataclass(frozen=True)
 class Instancer:
-    """Defines a prediction problem: what an example is, and its label.
+    """Define a prediction problem: the examples and their labels.
 
-    `label` sees all events of an entity and answers None where there is no example. Features see the events before
-    `until` alone. By default the one whose events they are is the entity; or else `entity` names a field (a ride, a
-    pipe) whose values are.
+    `label` receives all events of an entity and returns None if the entity is not an example. Features are computed
+    only from events before `until`. By default the owner of the events is the entity; alternatively, `entity` names a
+    field (a ride, a pipe), each value of which is an entity.
     """
 
     label: Callable[[EventTable], float | None]
@@ -459,7 +476,7 @@ class Instancer:
     entity: str | None = None
 
     def examples(self, events: EventTable) -> Iterator[Example]:
-        """The examples of one node after the other."""
+        """Yield the examples of all nodes, node by node."""
         for own in events.each():
             parts = own.split(self.entity) if self.entity else [(None, own)]
             for value, part in parts:
@@ -474,7 +491,7 @@ Feature = Callable[[EventTable], float]
 
 @dataclass(frozen=True)
 class FeatureMatrix:
-    """Feature vectors and labels, a row for each example."""
+    """Feature vectors and labels, one row per example."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
@@ -482,7 +499,7 @@ class FeatureMatrix:
     entities: tuple[str, ...]
 
     def frame(self) -> pd.DataFrame:
-        """The matrix as a table by entity, the label last."""
+        """Return the matrix as a DataFrame indexed by entity; the last column is the label."""
         import pandas as pd
 
         return pd.DataFrame(self.x, index=list(self.entities), columns=list(self.features)).assign(label=self.y)
@@ -490,17 +507,17 @@ class FeatureMatrix:
 
 @dataclass(frozen=True)
 class Featurizer:
-    """Named feature functions, each from an example's events to a number."""
+    """Named feature functions, each of which computes a number from the events of an example."""
 
     features: Mapping[str, Feature]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The features in the order of the columns."""
+        """The names of the features, in the order of the columns."""
         return tuple(self.features)
 
     def vector(self, example: Example) -> list[float]:
-        """The features of one example, then its label."""
+        """Return the features of one example, followed by its label."""
         found = [float(feature(example.events)) for feature in self.features.values()]
         found.append(float(example.label))
         if not math.isfinite(sum(found)):
@@ -511,10 +528,10 @@ class Featurizer:
         for name, value in zip((*self.names, "label"), found, strict=True):
             if not math.isfinite(value):
                 what = f"feature “{name}” of “{example.entity}” is {value}"
-                raise UserError(what, hint="a feature needs a finite number for any events, also for none")
+                raise UserError(what, hint="a feature must return a finite number for all events, also for no events")
 
     def matrix(self, examples: Iterable[Example]) -> FeatureMatrix:
-        """The features of all examples."""
+        """Return the features of all examples."""
         entities, rows = [], []
         for example in examples:
             entities.append(example.entity)
@@ -525,20 +542,20 @@ class Featurizer:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Importer, instancer and featurizer: what a node needs to turn its raw events into feature vectors."""
+    """Importer, instancer and featurizer: everything that a node needs to compute feature vectors from raw events."""
 
     importer: Importer
     instancer: Instancer
     featurizer: Featurizer
 
     def run(self, path: str | Path) -> FeatureMatrix:
-        """From a raw file, a node's own or everybody's."""
+        """Return the features and labels of a raw file, of one node or of all nodes."""
         return self.matrix(self.importer.read(path))
 
     def matrix(self, events: EventTable) -> FeatureMatrix:
-        """What all nodes compute, each from its own events."""
+        """Return the features and labels that all nodes compute, each from its own events."""
         return self.featurizer.matrix(self.instancer.examples(events))
 
     def of_node(self, events: EventTable, entity: str) -> FeatureMatrix:
-        """What one node computes, which has no events but its own."""
+        """Return the features and labels that one node computes from its own events."""
         return self.matrix(events.of(entity))

@@ -1,9 +1,9 @@
-"""Regularised empirical risk minimisation: a linear model for every node, fitted on the node's own records.
+"""Minimise the regularised empirical risk: fit linear models for every node on the node's own records.
 
-The objective is mean loss + (λ/2)‖w‖² (+ b·w), minimised by Newton's method until the gradient is as short as asked.
-A node's records are laid out feature by feature, signs folded in: then margins, gradient and Hessian are long sums over
-records, which fill vector registers. Nodes are independent of each other, so any division over threads gives the same
-bits.
+The objective is mean loss + (λ/2)‖w‖² (+ b·w). Newton's method minimises it until the length of the gradient is at most
+the tolerance. The records of a node are stored feature by feature and multiplied by their signs. Margins, gradient and
+Hessian are then long sums over records, which use vector registers. Nodes are independent of each other, so any
+division over threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.threads import over_ranges
+from golfsim.core.words import counted
 from golfsim.learning.erm.descent import SGD_FOLDS, SGD_RATES, fit_by_descent
 from golfsim.learning.erm.lasso import fit_lasso
 from golfsim.learning.erm.newton import Loss
@@ -28,12 +29,12 @@ EVERYTHING = Part(np.zeros(0, np.int32), 0, True)
 
 
 class Solver(NamedTuple):
-    """How exactly to solve, in how many steps at the most, on how many threads, and for which layer."""
+    """Settings of the solver."""
 
-    tolerance: float = 1e-9
-    most: int = 500
+    tolerance: float = 1e-9  # largest length of the gradient at a solution
+    most: int = 500  # largest number of steps
     threads: int = 1
-    layer: str = ""
+    layer: str = ""  # the layer that error messages name
 
 
 def fit(
@@ -46,7 +47,31 @@ def fit(
     solver: Solver | None = None,
     part: Part = EVERYTHING,
 ) -> Weights:
-    """For each node and model the w that minimises mean loss + (ridge/2)‖w‖² + linear·w over the node's records."""
+    """Return for each node and model the w that minimises mean loss + (ridge/2)‖w‖² + linear·w over its records.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The nodes.
+    rows : Rows
+        The records of all nodes.
+    models : int
+        The number of linear models per node.
+    loss : Loss
+        The loss function.
+    ridge : array of float64, shape (nodes,)
+        The regularisation of each node.
+    linear : array of float64, shape (nodes, models, features)
+        The linear term; default: none.
+    solver : Solver
+        The settings of the solver.
+    part : Part
+        The records to use; default: all records of a node.
+
+    Returns
+    -------
+    array of float64, shape (nodes, models, features)
+    """
     solver = solver or Solver()
     w, reached = _room(nodes, models, rows)
     term = np.zeros((0, 0)) if linear is None else np.ascontiguousarray(linear).reshape(w.shape)
@@ -62,7 +87,27 @@ def fit(
 def fit_with_lasso(
     nodes: NDArray[np.int32], rows: Rows, models: int, loss: Loss, lam: Floats, solver: Solver
 ) -> Weights:
-    """For each node and model the w that minimises mean loss + λΣ|w|."""
+    """Return for each node and model the w that minimises mean loss + λΣ|w| over its records.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The nodes.
+    rows : Rows
+        The records of all nodes.
+    models : int
+        The number of linear models per node.
+    loss : Loss
+        The loss function.
+    lam : array of float64, shape (nodes,)
+        The λ of each node.
+    solver : Solver
+        The settings of the solver.
+
+    Returns
+    -------
+    array of float64, shape (nodes, models, features)
+    """
     w, reached = _room(nodes, models, rows)
 
     def run(lo: int, hi: int) -> None:
@@ -83,7 +128,31 @@ def fit_as_published(
     key: np.uint64,
     threads: int = 1,
 ) -> Weights:
-    """The models of Asplund & Frøystad (2015): mini-batch descent that stops early; `lam` is that of Σ loss + λ‖w‖²."""
+    """Return the models of Asplund & Frøystad (2015): mini-batch descent that stops before the minimum is reached.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The nodes.
+    rows : Rows
+        The records of all nodes.
+    models : int
+        The number of linear models per node.
+    loss : Loss
+        The loss function.
+    lam : array of float64, shape (nodes,)
+        The λ of each node in the objective Σ loss + λ‖w‖².
+    batch : int
+        The number of records per mini-batch.
+    key : uint64
+        The key of the random folds by which the learning rate is chosen.
+    threads : int
+        The number of threads.
+
+    Returns
+    -------
+    array of float64, shape (nodes, models, features)
+    """
     w, _ = _room(nodes, models, rows)
     fold, rates = parts(nodes, rows, SGD_FOLDS, key), np.array(SGD_RATES)
 
@@ -105,9 +174,34 @@ def best_lambda(
     solver: Solver,
     per_sum: bool = False,
 ) -> Floats:
-    """For each node the λ of the grid with the fewest mistakes in cross-validation; the largest of equals.
+    """Return for each node the λ of the grid with the fewest errors in cross-validation; the largest one if several.
 
-    It looks at the records themselves, so it has to be paid for where these are private.
+    This uses the records themselves, so it must spend privacy budget if they are private.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The nodes.
+    rows : Rows
+        The records of all nodes.
+    models : int
+        The number of linear models per node.
+    loss : Loss
+        The loss function.
+    grid : array of float64, shape (grid,)
+        The values of λ to choose from.
+    folds : int
+        The number of folds.
+    key : uint64
+        The key of the random folds.
+    solver : Solver
+        The settings of the solver.
+    per_sum : bool
+        Whether λ belongs to Σ loss + λ‖w‖² instead of mean loss + (λ/2)‖w‖².
+
+    Returns
+    -------
+    array of float64, shape (nodes,)
     """
     falling = np.sort(grid)[::-1].copy()
     wrong, reached = np.zeros((nodes.size, grid.size), np.int64), np.zeros((nodes.size, 1))
@@ -137,7 +231,7 @@ def best_lambda(
 
 
 def mistakes(nodes: NDArray[np.int32], rows: Rows, part: Part, w: Weights, threads: int = 1) -> NDArray[np.int64]:
-    """How many of its own records of a part each node's models get wrong."""
+    """Return the number of records of a part that the models of each node classify wrongly, among its own records."""
     wrong = np.zeros(nodes.size, np.int64)
     flat = w.reshape(-1, w.shape[2])
     over_ranges(
@@ -147,7 +241,7 @@ def mistakes(nodes: NDArray[np.int32], rows: Rows, part: Part, w: Weights, threa
 
 
 def parts(nodes: NDArray[np.int32], rows: Rows, number: int, key: np.uint64) -> NDArray[np.int32]:
-    """Divide each node's records into so many parts of equal size (but for one), at random."""
+    """Divide the records of each node at random into a number of parts whose sizes differ by at most 1."""
     found = np.zeros(int(rows.stop.max(initial=0)), np.int32)
     first, stop = rows.first[nodes], rows.stop[nodes]
     records, owner = ranges(first, stop), np.repeat(np.arange(nodes.size), stop - first)
@@ -162,14 +256,15 @@ def _room(nodes: NDArray[np.int32], models: int, rows: Rows) -> tuple[Floats, Fl
 
 
 def _refuse_unsolved(nodes: NDArray[np.int32], reached: Floats, solver: Solver) -> None:
-    """An unsolved problem is no result: what is said of it, privacy above all, holds for the minimum."""
+    """Raise an error if a fit did not converge: its guarantees, privacy in particular, hold only at the minimum."""
     worst = reached.max(axis=1, initial=0)
     unsolved = np.flatnonzero(~(worst <= solver.tolerance))
     if unsolved.size:
         node, length = int(nodes[unsolved[0]]), worst[unsolved[0]]
         raise UserError(
-            f"the fit of node {node} ends with a gradient of length {length:.3g} after {solver.most} steps; at most "
-            f"{solver.tolerance:.3g} is asked for ({unsolved.size} of {nodes.size} nodes)",
+            f"the fit of node {node} did not converge in {counted(solver.most, 'step')}: the length of the gradient is "
+            f"{length:.3g}, above the tolerance of {solver.tolerance:.3g} ({unsolved.size} of "
+            f"{counted(nodes.size, 'node')} did not converge)",
             key=f"{solver.layer}.tolerance" if solver.layer else None,
-            hint="raise the tolerance, or λ: the smaller λ, the harder the problem",
+            hint="use a larger tolerance, or a larger λ: problems with a small λ are harder to solve",
         )

@@ -1,4 +1,4 @@
-"""The mini-batch descent of Asplund & Frøystad (2015), which stops early: its models are not minima."""
+"""Fit models by the mini-batch descent of Asplund & Frøystad (2015), which stops before the minimum is reached."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from golfsim.core.simd import dot_between
 from golfsim.learning.erm.newton import LANES, loss_of, make_scratch, margins, padded, slopes
 from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
 
-SGD_RATES = (1e-2, 1e-1, 1.0, 1e1, 1e2)  # the source's γ
+SGD_RATES = (1e-2, 1e-1, 1.0, 1e1, 1e2)  # the values of γ in the paper
 SGD_FOLDS = 3
 SGD_EPOCHS = 100
 SGD_STOP = 0.01
-DIVERGED = 1e100  # a squared length that no sensible model has
+DIVERGED = 1e100  # a model with a larger squared length has diverged
 
 
 @leaf
 def summed_objective(loss, n, lam, w, margin):
-    """Σ loss + λ‖w‖² (Asplund & Frøystad 2015, equation 3.7, as a minimum)."""
+    """Return Σ loss + λ‖w‖² (Asplund & Frøystad 2015, equation 3.7, as an objective to minimise)."""
     total = 0.0
     for i in range(n):
         total += loss_of(loss, margin[i])
@@ -29,10 +29,33 @@ def summed_objective(loss, n, lam, w, margin):
 
 @leaf
 def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
-    """Mini-batch descent on Σ loss + λ‖w‖² (Asplund & Frøystad 2015, equation 3.8 with its signs mended).
+    """Minimise Σ loss + λ‖w‖² by mini-batch descent (Asplund & Frøystad 2015, equation 3.8 with corrected signs).
 
-    A step is α·(Σ over the batch of the loss's gradient + 2λw), α = γ/(1 + γλt) with t the epoch, from 0. It ends after
-    a step that changes the objective by less than `stop`, and where the model runs away.
+    A step is α·(Σ over the batch of the loss's gradient + 2λw), α = γ/(1 + γλt) with t the epoch, from 0. The descent
+    ends after a step that changes the objective by less than `stop`, or if the model diverges.
+
+    Parameters
+    ----------
+    z : array of float32, shape (padded features, size)
+        The records times their signs, feature by feature, padded with zeros.
+    n, size : int
+        The number of records, without and with padding.
+    batch : int
+        The number of records per mini-batch.
+    gamma : float
+        The initial learning rate.
+    lam : float
+        The λ of the objective.
+    epochs : int
+        The largest number of epochs.
+    stop : float
+        The smallest change of the objective per step; 0: run all epochs.
+    loss : Loss
+        The loss function.
+    w : array of float64, shape (padded features,)
+        The model, changed in place.
+    scratch : FitRoom
+        Temporary memory.
     """
     margins(z, w, size, scratch.margin)
     before = summed_objective(loss, n, lam, w, scratch.margin)
@@ -57,7 +80,7 @@ def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
 
 @leaf
 def wrong_sides(z, n, size, w, scratch):
-    """How many records a model does not put on their side."""
+    """Return the number of records that a model does not put on the right side."""
     margins(z, w, size, scratch.margin)
     wrong = 0
     for i in range(n):
@@ -67,7 +90,33 @@ def wrong_sides(z, n, size, w, scratch):
 
 @kernel
 def best_rate(rows, node, m, models, fold, rates, batch, lam, loss, flat, w, scratch):
-    """The γ with the fewest mistakes on left-out folds after one epoch on the others; the first of equals."""
+    """Return the γ with the fewest errors on left-out folds after one epoch on the other folds; the first if several.
+
+    Parameters
+    ----------
+    rows : Rows
+        The records of all nodes.
+    node : int
+        The node whose records are used.
+    m, models : int
+        The linear model to fit, and the number of linear models.
+    fold : array of int32, shape (records,)
+        The fold of each record.
+    rates : array of float64, shape (rates,)
+        The values of γ to choose from.
+    batch : int
+        The number of records per mini-batch.
+    lam : float
+        The λ of the objective.
+    loss : Loss
+        The loss function.
+    flat : array of float32, shape (padded features · padded records,)
+        Temporary memory for records.
+    w : array of float64, shape (padded features,)
+        Temporary memory for a model.
+    scratch : FitRoom
+        Temporary memory.
+    """
     features, wrong = w.size, np.zeros(rates.size, np.int64)
     for left_out in range(SGD_FOLDS):
         rest, held = Part(fold, left_out, False), Part(fold, left_out, True)
@@ -88,7 +137,31 @@ def best_rate(rows, node, m, models, fold, rates, batch, lam, loss, flat, w, scr
 
 @kernel
 def fit_by_descent(nodes, lo, hi, rows, models, fold, rates, batch, lam, loss, w):
-    """The source's models of nodes lo … hi−1 of the list; `lam` belongs to the sum of losses."""
+    """Fit the models of the paper for nodes lo … hi−1 of the list.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The list of nodes.
+    lo, hi : int
+        The range of the list to fit.
+    rows : Rows
+        The records of all nodes.
+    models : int
+        The number of linear models per node.
+    fold : array of int32, shape (records,)
+        The fold of each record, for the choice of the learning rate.
+    rates : array of float64, shape (rates,)
+        The values of γ to choose from.
+    batch : int
+        The number of records per mini-batch.
+    lam : array of float64, shape (nodes,)
+        The λ of each node in the objective Σ loss + λ‖w‖².
+    loss : Loss
+        The loss function.
+    w : array of float64, shape (nodes · models, features)
+        The output: row e·models + m is model m of nodes[e].
+    """
     features = padded(rows.x.shape[1], LANES // 2)
     everything = Part(np.empty(0, np.int32), 0, True)
     largest = most_records(nodes, lo, hi, rows)

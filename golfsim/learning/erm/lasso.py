@@ -1,4 +1,4 @@
-"""The Lasso: mean loss + λΣ|w|."""
+"""Fit Lasso models, which minimise mean loss + λΣ|w|."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
 
 @leaf
 def shrunk(value, by):
-    """The value, moved towards 0 by so much."""
+    """Return the value moved towards 0 by `by` (soft thresholding)."""
     return max(value - by, 0.0) if value > 0 else min(value + by, 0.0)
 
 
 @leaf
 def distance_from_best(w, gradient, lam):
-    """How far the point is from one that a proximal gradient step leaves alone."""
+    """Return the length of the proximal gradient step from w, which is 0 at the minimum."""
     square = 0.0
     for f in range(w.size):
         move = w[f] - shrunk(w[f] - gradient[f], lam)
@@ -27,7 +27,27 @@ def distance_from_best(w, gradient, lam):
 
 @leaf
 def lasso_step(hessian, n, gradient, w, lam, tolerance, product, step):
-    """The step to the minimum of the quadratic model plus λΣ|w|, by cyclic coordinate descent."""
+    """Compute the step to the minimum of the quadratic model plus λΣ|w|, by cyclic coordinate descent.
+
+    Parameters
+    ----------
+    hessian : array of float64, shape (features, features)
+        The lower triangle of n times the Hessian.
+    n : int
+        The number of records.
+    gradient : array of float64, shape (features,)
+        The gradient of the mean loss at w.
+    w : array of float64, shape (features,)
+        The current model.
+    lam : float
+        The λ of the objective.
+    tolerance : float
+        The largest change of a gradient coordinate at which the descent ends.
+    product : array of float64, shape (features,)
+        Temporary memory for the Hessian times the step.
+    step : array of float64, shape (features,)
+        The output.
+    """
     for f in range(w.size):
         step[f] = product[f] = 0.0
     for _ in range(500):
@@ -47,7 +67,23 @@ def lasso_step(hessian, n, gradient, w, lam, tolerance, product, step):
 
 @leaf
 def lasso_objective(loss, n, lam, share, w, scratch):
-    """Mean loss + λΣ|w| after a share of the step."""
+    """Return mean loss + λΣ|w| after a share of the step.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss function.
+    n : int
+        The number of records.
+    lam : float
+        The λ of the objective.
+    share : float
+        The share of the step, from 0 to 1.
+    w : array of float64, shape (features,)
+        The model before the step.
+    scratch : FitRoom
+        The step, and the margins before the step and after the complete step.
+    """
     total = 0.0
     for i in range(n):
         total += loss_of(loss, scratch.margin[i] + share * (scratch.trial_margin[i] - scratch.margin[i])) / n
@@ -58,9 +94,30 @@ def lasso_objective(loss, n, lam, share, w, scratch):
 
 @leaf
 def lasso(z, n, size, lam, nothing, loss, tolerance, most, w, scratch):
-    """Minimise mean loss + λΣ|w| by proximal Newton steps (Lee, Sun & Saunders 2014); returns the distance left.
+    """Minimise mean loss + λΣ|w| by proximal Newton steps (Lee, Sun & Saunders 2014).
 
-    `nothing` stands for the linear term that this objective does not have.
+    Return the remaining distance from the minimum, see `distance_from_best`.
+
+    Parameters
+    ----------
+    z : array of float32, shape (features, size)
+        The records times their signs, feature by feature, padded with zeros.
+    n, size : int
+        The number of records, without and with padding.
+    lam : float
+        The λ of the objective.
+    nothing : array of float64, shape (0, 0)
+        The linear term, which this objective does not have.
+    loss : Loss
+        The loss function.
+    tolerance : float
+        The distance from the minimum at which the iteration ends.
+    most : int
+        The largest number of steps.
+    w : array of float64, shape (features,)
+        The initial model, changed in place.
+    scratch : FitRoom
+        Temporary memory.
     """
     for f in range(w.size):
         scratch.step[f] = 0.0
@@ -87,7 +144,29 @@ def lasso(z, n, size, lam, nothing, loss, tolerance, most, w, scratch):
 
 @kernel
 def fit_lasso(nodes, lo, hi, rows, loss, lam, tolerance, most, w, reached):
-    """The Lasso models of nodes lo … hi−1 of the list, as `fit_nodes`."""
+    """Fit the Lasso models of nodes lo … hi−1 of the list.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The list of nodes.
+    lo, hi : int
+        The range of the list to fit.
+    rows : Rows
+        The records of all nodes.
+    loss : Loss
+        The loss function.
+    lam : array of float64, shape (nodes,)
+        The λ of each node.
+    tolerance : float
+        The distance from the minimum at which the iteration ends.
+    most : int
+        The largest number of steps.
+    w : array of float64, shape (nodes · models, features)
+        The output: row e·models + m is model m of nodes[e].
+    reached : array of float64, shape (nodes, models)
+        The output: the remaining distance from the minimum.
+    """
     models, features = reached.shape[1], padded(rows.x.shape[1], LANES // 2)
     part, nothing = Part(np.empty(0, np.int32), 0, True), np.empty((0, 0))
     largest = most_records(nodes, lo, hi, rows)

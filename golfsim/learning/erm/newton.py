@@ -1,6 +1,6 @@
-"""Newton's method for one linear model: mean loss + (ridge/2)‖w‖² + b·w over records laid out feature by feature.
+"""Fit one linear model by Newton's method: minimise mean loss + (ridge/2)‖w‖² + b·w.
 
-z is [features, size]: signs are folded in, and both are padded with zeros.
+z [features, size] holds the records times their signs, feature by feature. Both dimensions are padded with zeros.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LOSSES = {"logistic": LOGISTIC, "huber": HUBER}
 
 LANES = 8  # records are padded to a multiple of this, features to half of it
 FEW = 4  # lanes of short sums in double precision
-CHUNK = 512  # records whose part of the Hessian is summed up in single precision
-SAFE_RIDGE = 1e-5  # below, rounding of a single-precision Hessian is felt; it is then summed in double precision
-GOOD_RATE = 0.3  # a factorised Hessian that shrinks the gradient to this part or less is used once more
+CHUNK = 512  # number of records whose part of the Hessian is summed in single precision
+SAFE_RIDGE = 1e-5  # for a smaller ridge, rounding in single precision matters, and the Hessian has double precision
+GOOD_RATE = 0.3  # a factorised Hessian that reduces the gradient to this share or less is used again
 
 
 class Loss(NamedTuple):
-    """Which loss of the margin y·w·x; the Huber loss is quadratic within `half_width` of margin 1."""
+    """A loss function of the margin y·w·x; the Huber loss is quadratic within `half_width` of margin 1."""
 
     kind: int
     half_width: float
@@ -37,13 +37,13 @@ class Loss(NamedTuple):
 
 
 class FitRoom(NamedTuple):
-    """Room for one fit."""
+    """Temporary memory for one fit."""
 
-    margin: NDArray[np.float64]  # a value for each record
+    margin: NDArray[np.float64]  # one value per record
     slope: NDArray[np.float64]
     curvature: NDArray[np.float64]
     trial_margin: NDArray[np.float64]
-    trial: NDArray[np.float64]  # a value for each feature
+    trial: NDArray[np.float64]  # one value per feature
     gradient: NDArray[np.float64]
     trial_gradient: NDArray[np.float64]
     step: NDArray[np.float64]
@@ -55,13 +55,13 @@ class FitRoom(NamedTuple):
 
 @leaf
 def padded(number, multiple):
-    """The next multiple."""
+    """Return the smallest multiple that is at least `number`."""
     return (number + multiple - 1) // multiple * multiple
 
 
 @kernel
 def make_scratch(features, size):
-    """Room for a fit of so many features and records, padding included."""
+    """Allocate memory for a fit with a number of features and records, including padding."""
     return FitRoom(
         np.empty(size),
         np.empty(size),
@@ -83,7 +83,7 @@ def make_scratch(features, size):
 
 @leaf
 def loss_of(loss, margin):
-    """The loss: ln(1 + e^−m), or Huber's (Chaudhuri et al. 2011, equation 7)."""
+    """Return the logistic loss ln(1 + e^−m), or the Huber loss (Chaudhuri et al. 2011, equation 7)."""
     if loss.kind == LOGISTIC:
         return max(-margin, 0.0) + log1p(exp(-abs(margin)))
     h = loss.half_width
@@ -94,7 +94,7 @@ def loss_of(loss, margin):
 
 @leaf
 def slopes(loss, margin, size, slope):
-    """The derivative of the loss at each margin."""
+    """Compute the derivative of the loss at each margin."""
     h = loss.half_width
     if loss.kind == LOGISTIC:
         for i in range(size):
@@ -107,7 +107,7 @@ def slopes(loss, margin, size, slope):
 
 @leaf
 def curvatures(loss, margin, size, curvature):
-    """The second derivative of the loss at each margin."""
+    """Compute the second derivative of the loss at each margin."""
     h = loss.half_width
     if loss.kind == LOGISTIC:
         for i in range(size):
@@ -123,7 +123,7 @@ def curvatures(loss, margin, size, curvature):
 
 @leaf
 def margins(z, w, size, out):
-    """The margin of each record: w·z, four features at a time."""
+    """Compute the margin w·z of each record, four features at a time."""
     for i in range(size):
         out[i] = 0.0
     for f in range(0, z.shape[0], 4):
@@ -134,7 +134,27 @@ def margins(z, w, size, out):
 
 @leaf
 def gradient_at(z, n, size, ridge, linear, row, slope, w, out):
-    """The gradient of the objective from the slopes at w; returns its length."""
+    """Compute the gradient of the objective from the slopes at w, and return its length.
+
+    Parameters
+    ----------
+    z : array of float32, shape (features, size)
+        The records times their signs, feature by feature, padded with zeros.
+    n, size : int
+        The number of records, without and with padding.
+    ridge : float
+        The regularisation.
+    linear : array of float64, shape (rows, features without padding) or (0, 0)
+        The linear terms of several models.
+    row : int
+        The row of `linear` to use.
+    slope : array of float64, shape (size,)
+        The derivative of the loss for each record.
+    w : array of float64, shape (features,)
+        The model.
+    out : array of float64, shape (features,)
+        The output.
+    """
     square = 0.0
     for f in range(0, z.shape[0], 4):
         a = b = c = d = zeros(slope, LANES)
@@ -181,7 +201,7 @@ def add_products(u, z, lo, hi, out):
 
 @leaf
 def weigh(z, lo, hi, weight, u):
-    """u = weight·z for records lo … hi−1."""
+    """Compute u = weight·z for records lo … hi−1."""
     for f in range(z.shape[0]):
         for i in range(lo, hi):
             u[f, i - lo] = weight[i] * z[f, i]
@@ -189,7 +209,7 @@ def weigh(z, lo, hi, weight, u):
 
 @leaf
 def hessian_of(z, size, ridge, scratch):
-    """The lower triangle of Σ curvature·z·zᵀ; in single precision within a chunk unless the ridge is too small."""
+    """Compute the lower triangle of Σ curvature·z·zᵀ; within a chunk in single precision, unless the ridge is small."""
     for a in range(z.shape[0]):
         for b in range(z.shape[0]):
             scratch.hessian[a, b] = 0.0
@@ -208,7 +228,7 @@ def hessian_of(z, size, ridge, scratch):
 
 @leaf
 def cholesky(hessian, n, ridge, factor):
-    """The lower factor of hessian/n + ridge·I; a pivot is at least the ridge, whatever rounding makes of it."""
+    """Compute the lower Cholesky factor of hessian/n + ridge·I; a pivot is at least the ridge, despite rounding."""
     features = factor.shape[0]
     for j in range(features):
         pivot = hessian[j, j] / n + ridge - dot_between(factor, j, factor, j, 0, j)
@@ -236,7 +256,7 @@ def cholesky(hessian, n, ridge, factor):
 
 @leaf
 def newton_step(factor, gradient, step):
-    """step = −(L·Lᵀ)⁻¹·gradient."""
+    """Compute step = −(L·Lᵀ)⁻¹·gradient."""
     features = factor.shape[0]
     for i in range(features):
         step[i] = -(gradient[i] + dot_between(factor, i, step, 0, 0, i)) / factor[i, i]
@@ -248,7 +268,27 @@ def newton_step(factor, gradient, step):
 
 @leaf
 def derivative_along(loss, n, ridge, linear, row, share, w, scratch):
-    """The derivative, along the step, of the objective after a share of it; margins are linear in the share."""
+    """Return the derivative of the objective along the step, after a share of it; margins are linear in the share.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss function.
+    n : int
+        The number of records.
+    ridge : float
+        The regularisation.
+    linear : array of float64, shape (rows, features without padding) or (0, 0)
+        The linear terms of several models.
+    row : int
+        The row of `linear` to use.
+    share : float
+        The share of the step, from 0 to 1.
+    w : array of float64, shape (features,)
+        The model before the step.
+    scratch : FitRoom
+        The step, and the margins before the step and after the complete step.
+    """
     total = 0.0
     for i in range(n):
         change = scratch.trial_margin[i] - scratch.margin[i]
@@ -267,9 +307,26 @@ def derivative_along(loss, n, ridge, linear, row, share, w, scratch):
 
 @leaf
 def share_of_step(loss, n, ridge, linear, row, w, scratch):
-    """How far to go: the whole step where the objective still falls there, else near where it stops falling.
+    """Return the share of the step to take: 1 if the objective still decreases there, else near its minimum.
 
-    The objective is convex: it has fallen wherever its derivative along the step is not positive yet.
+    The objective is convex, so it is below its initial value wherever its derivative along the step is not positive.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss function.
+    n : int
+        The number of records.
+    ridge : float
+        The regularisation.
+    linear : array of float64, shape (rows, features without padding) or (0, 0)
+        The linear terms of several models.
+    row : int
+        The row of `linear` to use.
+    w : array of float64, shape (features,)
+        The model before the step.
+    scratch : FitRoom
+        The step, and the margins before the step and after the complete step.
     """
     start = derivative_along(loss, n, ridge, linear, row, 0.0, w, scratch)
     low, high, share = 0.0, 1.0, 1.0
@@ -287,7 +344,29 @@ def share_of_step(loss, n, ridge, linear, row, w, scratch):
 
 @leaf
 def go(z, n, size, ridge, linear, row, loss, share, w, scratch):
-    """Margins, slopes and gradient after a share of the step, into the places for trials; returns the length."""
+    """Compute trial model, margins, slopes and gradient after a share of the step; return the length of the gradient.
+
+    Parameters
+    ----------
+    z : array of float32, shape (features, size)
+        The records times their signs, feature by feature, padded with zeros.
+    n, size : int
+        The number of records, without and with padding.
+    ridge : float
+        The regularisation.
+    linear : array of float64, shape (rows, features without padding) or (0, 0)
+        The linear terms of several models.
+    row : int
+        The row of `linear` to use.
+    loss : Loss
+        The loss function.
+    share : float
+        The share of the step, from 0 to 1.
+    w : array of float64, shape (features,)
+        The model before the step.
+    scratch : FitRoom
+        The step; receives the trial.
+    """
     for f in range(z.shape[0]):
         scratch.trial[f] = w[f] + share * scratch.step[f]
     margins(z, scratch.trial, size, scratch.trial_margin)
@@ -307,10 +386,33 @@ def keep(z, size, w, scratch):
 
 @leaf
 def minimise(z, n, size, ridge, linear, row, loss, tolerance, most, w, scratch):
-    """Minimise mean loss + ridge/2·‖w‖² + linear[row]·w from w on; returns the length of the gradient reached.
+    """Minimise mean loss + ridge/2·‖w‖² + linear[row]·w, starting at w, and return the length of the final gradient.
 
-    A step that halves the gradient is taken. A factorised Hessian serves for several steps while it shrinks the
-    gradient well; where it does not, it is computed anew, and where that does not help the step is shortened.
+    A step that halves the gradient is accepted. A factorised Hessian is used for several steps as long as it reduces
+    the gradient well. Otherwise it is computed again and, if that does not help, the step is shortened.
+
+    Parameters
+    ----------
+    z : array of float32, shape (features, size)
+        The records times their signs, feature by feature, padded with zeros.
+    n, size : int
+        The number of records, without and with padding.
+    ridge : float
+        The regularisation.
+    linear : array of float64, shape (rows, features without padding) or (0, 0)
+        The linear terms of several models.
+    row : int
+        The row of `linear` to use.
+    loss : Loss
+        The loss function.
+    tolerance : float
+        The length of the gradient at which the iteration ends.
+    most : int
+        The largest number of steps.
+    w : array of float64, shape (features,)
+        The initial model, changed in place.
+    scratch : FitRoom
+        Temporary memory.
     """
     for f in range(z.shape[0]):
         scratch.step[f] = 0.0

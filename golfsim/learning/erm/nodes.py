@@ -1,4 +1,4 @@
-"""Each node's own records, laid out for a fit; fits and cross-validation of many nodes."""
+"""Fit and cross-validate the models of many nodes, each on the node's own records."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from golfsim.protocol.records import sign_for
 
 
 class Part(NamedTuple):
-    """Which of a node's records are used: those of a part, or all others; without `of` all of them."""
+    """The records of a node that are used: those of one part, or all others; all records if `of` is empty."""
 
     of: NDArray[np.int32]  # the part of each record
     number: int
-    inside: bool
+    inside: bool  # use the records of the part; else all others
 
 
 @leaf
 def uses(part, record):
-    """Whether a record is among those of a part."""
+    """Return whether a record is used."""
     return part.of.size == 0 or (part.of[record] == part.number) == part.inside
 
 
 @leaf
 def count(rows, node, part):
-    """How many of a node's records are used."""
+    """Return the number of records of a node that are used."""
     n = 0
     for record in range(rows.first[node], rows.stop[node]):
         n += uses(part, record)
@@ -38,7 +38,21 @@ def count(rows, node, part):
 
 @leaf
 def lay_out(rows, node, model, models, part, z):
-    """z[f, i] = y·x of the i-th record that is used, with the sign it has for this model; 0 in the padding."""
+    """Set z[f, i] to feature f of the i-th used record times its sign for a model, and the padding to 0.
+
+    Parameters
+    ----------
+    rows : Rows
+        The records of all nodes.
+    node : int
+        The node whose records are used.
+    model, models : int
+        The linear model, and the number of linear models.
+    part : Part
+        The records to use.
+    z : array of float32, shape (padded features, padded records)
+        The output.
+    """
     i = 0
     features = rows.x.shape[1]
     slices = models if rows.folded else 1
@@ -56,7 +70,7 @@ def lay_out(rows, node, model, models, part, z):
 
 @kernel
 def most_records(nodes, lo, hi, rows):
-    """The largest number of records of any of these nodes, padded."""
+    """Return the largest number of records of nodes lo … hi−1 of the list, padded."""
     most = 0
     for e in range(lo, hi):
         most = max(most, rows.stop[nodes[e]] - rows.first[nodes[e]])
@@ -65,7 +79,33 @@ def most_records(nodes, lo, hi, rows):
 
 @kernel
 def fit_nodes(nodes, lo, hi, rows, part, loss, ridge, linear, tolerance, most, w, reached):
-    """Fit the models of nodes lo … hi−1 of the list; row e·models + m of w and of `linear` is model m of nodes[e]."""
+    """Fit the models of nodes lo … hi−1 of the list.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The list of nodes.
+    lo, hi : int
+        The range of the list to fit.
+    rows : Rows
+        The records of all nodes.
+    part : Part
+        The records to use.
+    loss : Loss
+        The loss function.
+    ridge : array of float64, shape (nodes,)
+        The regularisation of each node.
+    linear : array of float64, shape (nodes · models, features) or (0, 0)
+        The linear terms: row e·models + m is that of model m of nodes[e].
+    tolerance : float
+        The length of the gradient at which the iteration ends.
+    most : int
+        The largest number of steps.
+    w : array of float64, shape (nodes · models, features)
+        The output: row e·models + m is model m of nodes[e].
+    reached : array of float64, shape (nodes, models)
+        The output: the length of the final gradient.
+    """
     models, features = reached.shape[1], padded(rows.x.shape[1], LANES // 2)
     largest = most_records(nodes, lo, hi, rows)
     flat, model = np.empty(features * largest, np.float32), np.empty(features)
@@ -90,7 +130,7 @@ def fit_nodes(nodes, lo, hi, rows, part, loss, ridge, linear, tolerance, most, w
 
 @leaf
 def class_of(w, start, models, x, record):
-    """The class that the models in rows start … of w give a record: the sign for one model, else the largest score."""
+    """Return the class of a record by the models in rows start … of w: by sign for one model, else by largest score."""
     best, found = -np.inf, 0
     for m in range(models):
         total = dot_between(w, start + m, x, record, 0, x.shape[1])
@@ -103,7 +143,23 @@ def class_of(w, start, models, x, record):
 
 @leaf
 def mistakes_of(w, start, models, rows, node, part):
-    """How many of the node's records of a part the models in rows start … of w give a wrong class."""
+    """Return the number of records of a part, among those of a node, that models classify wrongly.
+
+    Parameters
+    ----------
+    w : array of float64, shape (rows, features)
+        The models.
+    start : int
+        The first row of the models.
+    models : int
+        The number of linear models.
+    rows : Rows
+        The records of all nodes.
+    node : int
+        The node whose records are classified.
+    part : Part
+        The records to use.
+    """
     wrong = 0
     for record in range(rows.first[node], rows.stop[node]):
         if uses(part, record):
@@ -113,16 +169,63 @@ def mistakes_of(w, start, models, rows, node, part):
 
 @kernel
 def count_mistakes(nodes, lo, hi, rows, part, models, w, wrong):
-    """The mistakes of each node's models on the node's own records of a part."""
+    """Count the errors of the models of nodes lo … hi−1 of the list on the nodes' own records of a part.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The list of nodes.
+    lo, hi : int
+        The range of the list.
+    rows : Rows
+        The records of all nodes.
+    part : Part
+        The records to use.
+    models : int
+        The number of linear models per node.
+    w : array of float64, shape (nodes · models, features)
+        The models: row e·models + m is model m of nodes[e].
+    wrong : array of int64, shape (nodes,)
+        The output.
+    """
     for e in range(lo, hi):
         wrong[e] = mistakes_of(w, e * models, models, rows, nodes[e], part)
 
 
 @kernel
 def cross_validate(nodes, lo, hi, rows, fold, folds, models, loss, grid, per_sum, tolerance, most, wrong, reached):
-    """Count wrong[e, g], the mistakes of node e on its left-out folds with the g-th λ; the grid falls.
+    """Count the errors wrong[e, g] of nodes[e] on its left-out folds with the g-th λ, for nodes lo … hi−1 of the list.
 
-    Each λ starts from the model of the one before. `per_sum`: λ belongs to Σ loss + λ‖w‖² of the training records.
+    The fit for each λ starts from the model of the previous one.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The list of nodes.
+    lo, hi : int
+        The range of the list.
+    rows : Rows
+        The records of all nodes.
+    fold : array of int32, shape (records,)
+        The fold of each record.
+    folds : int
+        The number of folds.
+    models : int
+        The number of linear models per node.
+    loss : Loss
+        The loss function.
+    grid : array of float64, shape (grid,)
+        The values of λ in descending order.
+    per_sum : bool
+        Whether λ belongs to Σ loss + λ‖w‖² of the training records instead of mean loss + (λ/2)‖w‖².
+    tolerance : float
+        The length of the gradient at which a fit ends.
+    most : int
+        The largest number of steps per fit.
+    wrong : array of int64, shape (nodes, grid)
+        The output: the number of errors.
+    reached : array of float64, shape (nodes,)
+        The output: the largest final length of the gradient over all fits of a node.
     """
     features = padded(rows.x.shape[1], LANES // 2)
     largest = most_records(nodes, lo, hi, rows)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from golfsim.audit import auditing, bounds, neighbours, scores
 from golfsim.audit.network import Network
-from golfsim.cli.commands import app
+from golfsim.cli.app import app
 from golfsim.core.errors import UserError
 from golfsim.privacy.ledger import Ledger
 from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse

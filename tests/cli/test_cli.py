@@ -17,7 +17,7 @@ import pytest
 from helpers import AVERAGING, HERE, command, learning_tree, tree
 
 import golfsim
-from golfsim.cli import commands, manual
+from golfsim.cli import manual, run_commands
 from golfsim.core.errors import UserError
 from golfsim.runs import batch, progress, single
 from golfsim.runs.interrupt import Interrupt
@@ -103,7 +103,7 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
 
 def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, learning, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(commands, "_draw", lambda plot, frame, folder: seen.append(frame["run"].nunique()))
+    monkeypatch.setattr(run_commands, "_draw", lambda plot, frame, folder: seen.append(frame["run"].nunique()))
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=10", "--set", "cycles=1")
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=2", "--set", "cycles=1")
     assert seen == [10, 2]

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from helpers import learning_tree
 
-from golfsim.cli import commands
+from golfsim import cli
 from golfsim.compare import comparison
 from golfsim.report import Drawing, page, sections
 from golfsim.runs import results, single
@@ -179,7 +179,7 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
     folders = [str(tmp_path / "private"), str(tmp_path / "open")]
     monkeypatch.setattr(sys, "argv", ["golfsim", "compare", *folders, "--json"])
     with pytest.raises(SystemExit, match="0"):
-        commands.main()
+        cli.main()
     found = json.loads(capsys.readouterr().out)
     assert found["by"] == "results"
     assert set(found["strategies"]) == {"private", "open"}
@@ -189,7 +189,7 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
         sys, "argv", ["golfsim", "report", *folders, "--out", str(out), "--title", "Both", "--target", "0.6"]
     )
     with pytest.raises(SystemExit, match="0"):
-        commands.main()
+        cli.main()
     reader = Reader(out.read_text(encoding="utf-8"))
     assert "published.epsilon" in reader.said["scenario"]
     assert found["sentence"] in reader.said["comparison"]

@@ -229,7 +229,7 @@ def own_hashes(place):
 @pytest.mark.parametrize(
     ("file", "run_changes", "code_changes"),
     [
-        ("golfsim/cli/commands.py", False, False),
+        ("golfsim/cli/app.py", False, False),
         ("golfsim/runs/status.py", False, False),
         ("golfsim/report/page.py", False, False),
         ("golfsim/scenario/model.py", True, False),

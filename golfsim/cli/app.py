@@ -72,7 +72,7 @@ new_app.command(name="scenario")(create_commands.new_scenario)
 
 
 def main() -> None:
-    """The console script: a user's mistake ends in a message, never in a traceback."""
+    """Run the console script. A mistake of the user ends in a message, never in a traceback."""
     try:
         app(prog_name="golfsim")
     except UserError as error:

@@ -1,4 +1,4 @@
-"""What several commands do: load a scenario, print, write files."""
+"""Steps that several commands share: load a scenario, print, write files."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ T = TypeVar("T")
 
 
 def loaded(file: Path, changes: list[str], allow_code: bool) -> Scenario:
-    """A scenario, with a note of the user's own code that it runs."""
+    """Load a scenario, and print a note about each file of the user's own code that it runs."""
+    from golfsim.runs import single
     from golfsim.scenario.model import Scenario
 
     scenario = Scenario.load(file, changes, allow_code=allow_code)
     for path in scenario.code_files():
-        print(f"runs the code of {path}", file=sys.stderr)
+        print(single.code_note(path), file=sys.stderr)
     return scenario
 
 
 def show(found: T, as_json: bool, text: Callable[[T], str]) -> None:
-    """Print what was found, for programs or for people."""
+    """Print what was found, as JSON for programs or as text."""
     print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else text(found))
 
 
 def print_entries(entries: list[dict[str, Any]]) -> None:
-    """Names and explanations; where there are settings, a paragraph for each name."""
+    """Print names and explanations; where there are settings, one paragraph per name."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table

@@ -18,7 +18,7 @@ def fetch(
         str, typer.Argument(help="Data set that is not bundled, e.g. mnist.", autocompletion=completion.sets)
     ],
 ) -> None:
-    """Download a data set into the cache, with checksums; an interrupted download resumes."""
+    """Download a data set into the cache and verify its checksum. An interrupted download resumes."""
     from golfsim.data import fetch as fetching
     from golfsim.runs import progress
 
@@ -32,7 +32,7 @@ def new_protocol(
 ) -> None:
     """Create a small working protocol with a scenario and a test."""
     _write_new("protocol", name, into)
-    print(f"next: golfsim run {into / name}.toml; then change {into / name}.py (golfsim help protocols)")
+    print(f"next: golfsim run {into / name}.toml; then edit {into / name}.py (golfsim help protocols)")
 
 
 def new_scenario(
@@ -40,7 +40,7 @@ def new_scenario(
 ) -> None:
     """Create a small working scenario with a test."""
     _write_new("scenario", name, into)
-    print(f"next: golfsim run {into / name}.toml; then change it (golfsim help scenarios)")
+    print(f"next: golfsim run {into / name}.toml; then edit it (golfsim help scenarios)")
 
 
 def _write_new(kind: str, name: str, folder: Path) -> None:

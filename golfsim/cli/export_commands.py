@@ -10,6 +10,7 @@ import typer
 
 from golfsim.cli.common import loaded, writing
 from golfsim.cli.options import Code, File, Set
+from golfsim.core.words import counted
 
 if TYPE_CHECKING:
     from golfsim.scenario.model import Scenario
@@ -35,7 +36,7 @@ def export_overlay(
     simulation, overlay = run_to(scenario, cycle, lambda run: overlay_stats.find(run.layers, layer, run.world))
     with writing(out):
         links = overlay_stats.write_graphml(overlay, simulation.world, out)
-    print(f"{links} links after cycle {simulation.world.cycle} in {out}")
+    print(f"{counted(links, 'link')} after cycle {simulation.world.cycle} in {out}")
 
 
 def export_published(
@@ -52,11 +53,11 @@ def export_published(
     simulation, published = run_to(loaded(file, set_, allow_code), cycle, lambda run: export.find(run, layer))
     with writing(out):
         rows = export.write(simulation, published, simulation.features, out)
-    print(f"{rows} published vectors in {out}: {published.guarantee()}")
+    print(f"{counted(rows, 'published vector')} in {out}: {published.guarantee()}")
 
 
 def run_to(scenario: Scenario, cycle: int | None, find: Callable[[Simulation], T]) -> tuple[Simulation, T]:
-    """Run a scenario up to a cycle (None: the last); also what `find` finds in it, before the run begins."""
+    """Run a scenario up to a cycle (None: the last one). Return it with what `find` found before the first cycle."""
     from golfsim.core.memory import available
     from golfsim.runs import memory_forecast, single
     from golfsim.sim.simulation import Simulation

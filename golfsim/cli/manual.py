@@ -1,4 +1,4 @@
-"""The pages of the manual that come with golfsim, and which of them an error sends its reader to."""
+"""The pages of the manual that are shipped with golfsim, and the line of an error message that names one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from golfsim.scenario.pages import GENERAL
 
 
 def pages() -> dict[str, Path]:
-    """The pages by name; the reference is written anew whenever it is asked for."""
+    """Return the pages by name. The scenario reference is generated on each request."""
     folder = shipped("docs")
     found = {path.stem: path for path in folder.glob("*.md")}
     return dict(sorted((found | {GENERAL: folder / f"{GENERAL}.md"}).items())) if found else {}
 
 
 def titles() -> list[dict[str, Any]]:
-    """The pages as a list of what there is."""
+    """Return names and titles of all pages."""
     return [{"name": name, "about": _title(path), "settings": []} for name, path in pages().items()]
 
 
@@ -30,7 +30,7 @@ def _title(path: Path) -> str:
 
 
 def text_of(name: str) -> str:
-    """A page, as Markdown."""
+    """Return a page as Markdown."""
     found = pages()
     if name not in found:
         raise UserError(f"the manual has no page “{name}”", hint=nearest(name, found))
@@ -42,5 +42,5 @@ def text_of(name: str) -> str:
 
 
 def more(page: str | None) -> str:
-    """The line that sends a reader to a page; nothing where there is no such page."""
+    """Return the line that refers to a page; an empty text where there is no such page."""
     return f"\n    more: golfsim help {page}" if page in pages() else ""

@@ -21,7 +21,8 @@ def audit(
         float, typer.Option(min=0.5, max=0.999999, help="Confidence level of all lower bounds together.")
     ] = 0.95,
     every_point: Annotated[
-        bool, typer.Option("--every-point", help="Audit all points of a sweep, also those that differ only in numbers.")
+        bool,
+        typer.Option("--every-point", help="Audit all points of a sweep, including those that differ only in numbers."),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
@@ -61,7 +62,7 @@ def bench(
 
     for name in sections or ():
         if name not in benchmark.SECTIONS:
-            raise UserError(f"there is no section “{name}”", hint=nearest(name, benchmark.SECTIONS))
+            raise UserError(f"unknown section “{name}”", hint=nearest(name, benchmark.SECTIONS))
     rows = []
     for row in benchmark.measure(sections or benchmark.USUAL):
         rows.append(row)

@@ -15,7 +15,7 @@ from golfsim.core.errors import UserError, nearest
 
 
 def schema() -> None:
-    """Print the JSON schema of scenario files, which editors use (`#:schema` line)."""
+    """Print the JSON schema of scenario files. Editors use it to check and complete keys (`#:schema` line)."""
     from golfsim.cli import scaffold
 
     print(scaffold.schema_text(), end="")
@@ -45,7 +45,7 @@ def _listed(topic: str | None, name: str | None) -> list[dict[str, Any]]:
     if topic is None:
         return catalogue.topics()
     if topic not in catalogue.TOPICS:
-        raise UserError(f"there is no list of “{topic}”", hint=nearest(topic, catalogue.TOPICS))
+        raise UserError(f"unknown topic “{topic}”", hint=nearest(topic, catalogue.TOPICS))
     entries = {entry["name"]: entry for entry in catalogue.TOPICS[topic]()}
     if name is not None and name not in entries:
         raise UserError(f"“{name}” is not among the {topic}", hint=nearest(name, entries))

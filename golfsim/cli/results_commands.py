@@ -39,8 +39,8 @@ def compare(
         raise UserError(f"--better: expected “higher” or “lower”; got “{better}”")
     found = comparing.compare(found_in.find(results).frame, by, metric, layer, target, better)  # type: ignore[arg-type]
     if json_:
-        told = {"sentence": verdict.sentence(found)} | found.as_dict()
-        return print(json.dumps(told, indent=2, ensure_ascii=False))
+        reported = {"sentence": verdict.sentence(found)} | found.as_dict()
+        return print(json.dumps(reported, indent=2, ensure_ascii=False))
     from rich.console import Console
 
     Console(highlight=False).print(*verdict.rendered(found), sep="\n")
@@ -69,7 +69,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Run a small version of each experiment.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes.")] = None,
 ) -> None:
-    """Repeat the experiments of the papers, and write a page that compares published values with ours."""
+    """Repeat the experiments of the papers, and write a page that compares the published values with the new ones."""
     from golfsim.report import published
     from golfsim.report import reproduce as again
     from golfsim.runs import batch, progress
@@ -79,14 +79,13 @@ def reproduce(
     found = []
     with listening() as interrupt:
         how = batch.Execution(workers)
-        shown = lambda name: progress.for_this_output()  # noqa: E731 - each item has a bar of its own
+        shown = lambda name: progress.for_this_output()  # noqa: E731 - each item has its own progress bar
         for one in again.reproduce(chosen, out, how, quick=quick, shown=shown, interrupt=interrupt):
-            words = ", ".join(f"{count} {kind}" for kind, count in one.verdicts().items()) or one.why_not
-            print(f"{one.item.id}: {words}", flush=True)
+            print(f"{one.item.id}: {again.in_words(one.verdicts()) or one.why_not}", flush=True)
             found.append(one)
     if interrupt.asked:
         print("interrupted; the same command resumes", file=sys.stderr)
         raise typer.Exit(130)
     with writing(out):
         page, table = again.write(found, out, quick)
-    print(f"page in {page}, verdicts as a table in {table}")
+    print(f"page in {page}, table of verdicts in {table}")

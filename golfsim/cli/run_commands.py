@@ -43,7 +43,7 @@ def run(
         float, typer.Option(min=0, metavar="SECONDS", help="Time between checkpoints of a run.")
     ] = 180,
     paranoid: Annotated[
-        bool, typer.Option("--paranoid", help="Check invariants after each cycle. Slow; repeats all runs.")
+        bool, typer.Option("--paranoid", help="Check invariants after each cycle. This is slow and repeats all runs.")
     ] = False,
     allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
@@ -64,7 +64,7 @@ def run(
 
         return show(estimate.of(scenario, folder, how), json_, estimate.text)
     if json_:
-        raise UserError("--json belongs to --dry-run", hint="golfsim status DIR --json tells what has become of a run")
+        raise UserError("--json requires --dry-run", hint="golfsim status DIR --json shows the state of all runs")
     _import_meanwhile(scenario.plot)
     with listening() as interrupt:
         made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
@@ -81,10 +81,10 @@ def run(
 
 
 def _import_meanwhile(plot: PlotConfig) -> None:
-    """Import what a picture needs in a thread of its own: kernels leave the interpreter to others."""
+    """Import what a figure needs in a separate thread: kernels release the interpreter lock."""
 
     def imports() -> None:
-        with suppress(Exception):  # told when it is imported in earnest
+        with suppress(Exception):  # the error is reported when the module is used
             for name in ("pandas", "golfsim.report.figures", "matplotlib.pyplot", "scipy.special"):
                 importlib.import_module(name)
 

@@ -38,7 +38,7 @@ def check(
 
 
 def _checked(file: Path, allow_code: bool) -> dict[str, Any]:
-    """Whether a file is fine; if not, all that is wrong with it, and the page of the manual about it."""
+    """Check a file. Return whether it is fine; if not, all problems and the page of the manual about them."""
     from golfsim.runs import single
     from golfsim.scenario import sweep
 
@@ -65,7 +65,7 @@ def describe(
     json_: Json = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Show how records are distributed over nodes and who is online when, without running."""
+    """Show how records are distributed over nodes and which nodes are online when, without running."""
     from golfsim.cli import preview as describing
     from golfsim.runs import single
 
@@ -78,4 +78,4 @@ def describe(
     print(describing.text(found))
     single.prepare(folder)
     describing.save(found, folder / "describe.png")
-    print(f"drawn in {folder / 'describe.png'}")
+    print(f"figure in {folder / 'describe.png'}")

@@ -257,7 +257,7 @@ def test_a_dry_run_is_for_programs_too(golfsim_, averaging, tmp_path):
     assert found["points"] == [{"values": {}, "seeds": [1, 2], "there": 0}]
     assert found["cost"]["seconds"] > 0
     code, _, err = golfsim_(*words)
-    assert (code, err.splitlines()[0]) == (2, "golfsim: --json belongs to --dry-run")
+    assert (code, err.splitlines()[0]) == (2, "golfsim: --json requires --dry-run")
 
 
 def test_the_manual_is_at_hand(golfsim_):
@@ -316,7 +316,7 @@ def test_new_tells_what_was_written_and_what_comes_next(golfsim_, tmp_path):
     assert following.startswith(f"next: golfsim run {tmp_path}/mine/push_sum.toml")
     assert golfsim_("new", "scenario", "study", "--into", tmp_path / "mine")[0] == 0
     code, _, err = golfsim_("new", "protocol", "push_sum", "--into", tmp_path / "mine")
-    assert (code, "there already" in err) == (2, True)
+    assert (code, "already exists" in err) == (2, True)
 
 
 def test_check_tells_each_file_and_fails_if_one_does(golfsim_, learning, tmp_path):
@@ -367,7 +367,7 @@ def test_list_alone_tells_what_can_be_listed(golfsim_):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["list", "protocol"], "there is no list of “protocol”\n    did you mean “protocols”?"),
+        (["list", "protocol"], "unknown topic “protocol”\n    did you mean “protocols”?"),
         (["list", "protocols", "newcast"], "“newcast” is not among the protocols\n    did you mean “newscast”?"),
         (["data", "fetch", "mnst"], "there is no data set “mnst”\n    did you mean “mnist”?"),
         (["data", "fetch", "spambase"], "“spambase” is bundled: there is nothing to fetch"),
@@ -439,7 +439,7 @@ def test_ctrl_c_leaves_a_whole_log_up_to_that_cycle(averaging, tmp_path):
     cycles = facts["cycles"]
     assert 1 <= cycles < 2_000_000
     straight = golfsim.run(Scenario.load(averaging, {"cycles": cycles}))
-    with pytest.raises(UserError, match="no run is whole yet"):
+    with pytest.raises(UserError, match="no run is complete yet"):
         load(tmp_path / "r")
     so_far = load(tmp_path / "r", unfinished=True)
     pd.testing.assert_frame_equal(so_far, straight.assign(path=so_far["path"]), check_categorical=False)
@@ -539,7 +539,7 @@ def test_downloads_are_told_a_line_a_file_when_there_is_no_terminal(capsys):
         for so_far in (0, 10, 20):
             told("a.gz", so_far, 2_500_000)
         told("b.gz", 0, None)
-    assert capsys.readouterr().err == "fetching a.gz (2.5 MB)\nfetching b.gz\n"
+    assert capsys.readouterr().err == "downloading a.gz (2.5 MB)\ndownloading b.gz\n"
 
 
 def test_a_users_error_tells_key_and_hint():
@@ -550,5 +550,5 @@ def test_a_users_error_tells_key_and_hint():
 def test_a_benchmark_that_is_not_there_is_told(golfsim_):
     code, _, err = golfsim_("bench", "protokols")
     assert (code, err.splitlines()[:2]) == (
-        2, ["golfsim: there is no section “protokols”", "    did you mean “protocols”?"],
+        2, ["golfsim: unknown section “protokols”", "    did you mean “protocols”?"],
     )  # fmt: skip

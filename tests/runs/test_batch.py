@@ -197,8 +197,8 @@ def test_a_worker_that_dies_again_and_again_is_a_failure_of_its_run_alone(tmp_pa
     seen = Seen()
     made = batch.run(faulty(tmp_path, DEADLY, runs=1), tmp_path / "r", batch.Execution(workers=2), seen)
     (failure,) = made.failures
-    assert "its worker process ended 3 times (status -9)" in failure[1].error
-    assert sum("is taken up again" in note for note in seen.notes) == 2
+    assert "its worker process died 3 times (status -9)" in failure[1].error
+    assert sum("another worker resumes the run" in note for note in seen.notes) == 2
     assert load(tmp_path / "r")["mine.bad"].unique().tolist() == [False]
 
 
@@ -376,21 +376,21 @@ def test_the_time_left_is_judged_by_what_is_done(monkeypatch):
 def test_status_tells_what_is_there(tmp_path):
     batch.run(faulty(tmp_path), tmp_path / "r", batch.Execution())
     found = status.of(tmp_path / "r")
-    assert found["runs"] == {"whole": 2, "interrupted": 0, "failed": 2, "under way": 0, "missing": 0}
+    assert found["runs"] == {"complete": 2, "interrupted": 0, "failed": 2, "running": 0, "missing": 0}
     assert found["points"]["mine.bad = True"] == {"failed": 2}
     assert [failure["run"] for failure in found["failures"]] == [1, 2]
     text = status.text(tmp_path / "r", found)
-    assert text.startswith(f"{tmp_path / 'r'}: 4 runs: 2 whole, 2 failed\n  mine.bad = True: 2 failed\n")
+    assert text.startswith(f"{tmp_path / 'r'}: 4 runs: 2 complete, 2 failed\n  mine.bad = True: 2 failed\n")
     assert "KeyError: 'nothing'" in text
     batch.run(faulty(tmp_path, bad=[False]), tmp_path / "r", batch.Execution())
     found = status.of(tmp_path / "r")
-    assert found["runs"]["whole"] == 2
+    assert found["runs"]["complete"] == 2
     assert found["older"] == 2
     assert json.loads(json.dumps(found)) == found
 
 
 def test_status_of_something_else_is_told(tmp_path):
-    with pytest.raises(UserError, match="no results of golfsim here"):
+    with pytest.raises(UserError, match="no golfsim results here"):
         status.of(tmp_path)
     with pytest.raises(UserError, match="there is no such folder"):
         status.of(tmp_path / "none")
@@ -403,8 +403,8 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
     lines = text.splitlines()
     assert lines[:3] == [
         "8 runs, of which 0 complete",
-        "  transport.loss = 0.0: seed 1 to 4",
-        "  transport.loss = 0.5: seed 1 to 4",
+        "  transport.loss = 0.0: seeds 1 to 4",
+        "  transport.loss = 0.5: seeds 1 to 4",
     ]
     cost = r"about 0:00:\d\d with 2 workers of \d+ threads? and [\d.]+ [MG]iB of memory each, .*"
     assert re.fullmatch(cost, lines[3])
@@ -415,7 +415,7 @@ def test_a_dry_run_knows_what_is_there(tmp_path):
     batch.run(scenario(runs=2), tmp_path, batch.Execution())
     assert dry_run.text(dry_run.of(scenario(runs=2), tmp_path, batch.Execution())).splitlines() == [
         "2 runs, of which 2 complete",
-        "  one point: seed 1 to 2 (2 there)",
+        "  one point: seeds 1 to 2 (2 complete)",
     ]
 
 
@@ -432,7 +432,7 @@ def test_a_trial_that_fails_is_told(tmp_path):
 def test_too_little_memory_is_foretold(tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "available", lambda: 300 * 2**20)
     text = dry_run.text(dry_run.of(scenario(), tmp_path, batch.Execution(workers=4)))
-    assert text.splitlines()[-1].startswith("only 300 MiB of memory are available: take --workers ")
+    assert text.splitlines()[-1].startswith("only 300 MiB of memory is available: use --workers ")
 
 
 def test_ours_is_the_folder_we_say(tmp_path):

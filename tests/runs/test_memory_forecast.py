@@ -111,8 +111,8 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
 def test_a_dry_run_tells_that_it_does_not_fit_and_tries_nothing(little, tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "try_out", None)
     told = dry_run.text(dry_run.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.Execution()))
-    assert "needs about" in told
-    assert "97.7 KiB available: it would be refused" in told
+    assert "the run would be refused: it needs about" in told
+    assert "97.7 KiB available" in told
 
 
 def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_asked_for(tmp_path, monkeypatch):
@@ -120,7 +120,7 @@ def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_ask
     monkeypatch.setattr(memory_forecast, "available", lambda: 100)
     monkeypatch.setattr(batch, "cores", lambda: 3)
     scenario = Scenario.of(tree(NEWSCAST, nodes=5, cycles=1, runs=3), HERE)
-    with pytest.raises(UserError, match="3 workers do not fit into memory, 2 do\n    --workers 2"):
+    with pytest.raises(UserError, match="3 workers do not fit into memory; at most 2 can run\n    --workers 2"):
         batch.run(scenario, tmp_path / "r", batch.Execution(workers=3))
     assert len(batch.run(scenario, tmp_path / "r", batch.Execution(workers=None)).outcomes) == 3
 

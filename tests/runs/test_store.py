@@ -310,7 +310,7 @@ def test_a_run_whose_files_change_before_it_begins_is_refused(tmp_path):
 
     made = batch.run(Scenario.of(table, tmp_path), tmp_path / "r", batch.Execution(), Editing())
     assert [outcome.status for _, outcome in made.outcomes.values()] == ["finished", "failed", "failed"]
-    assert "is not the one that the run was planned with" in made.complaint()
+    assert "differs from the one that the run was planned with" in made.complaint()
     assert count_of(load(tmp_path / "r")) == {1}
 
 
@@ -352,7 +352,7 @@ def test_what_a_killed_process_has_left_half_done_is_undone_for_readers_too(tmp_
     made(tmp_path)
     rows = load(tmp_path)
     half_written(tmp_path / store.INDEX)
-    assert status.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["complete"] == 4
     assert load(tmp_path).equals(rows)
 
 
@@ -368,7 +368,7 @@ def test_runs_that_the_index_has_not_heard_of_are_found(tmp_path):
     rows = load(tmp_path)
     with closing(sqlite3.connect(tmp_path / store.INDEX)) as index, index:
         index.execute("delete from runs")
-    assert status.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["complete"] == 4
     assert load(tmp_path).equals(rows)
 
 
@@ -404,7 +404,7 @@ def test_what_is_whole_stays_so_when_it_is_made_again_and_interrupted(tmp_path):
     again = batch.run(scenario(), tmp_path, batch.Execution(force=True), Impatient(), interrupt)
     assert [outcome.status for _, outcome in again.outcomes.values()] == ["interrupted"]
     assert load(tmp_path).equals(rows)
-    assert status.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["complete"] == 4
 
 
 def test_the_state_of_thousands_of_missing_runs_is_told_at_once(tmp_path):

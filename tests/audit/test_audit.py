@@ -41,10 +41,10 @@ def strategy(layer, *below, data=DATA, **tables):
     return Scenario.of(learning_tree(*below, {"name": "subject"} | layer, data=data, **tables), HERE)
 
 
-def a_pair(change, others="for it"):
+def a_pair(change, others="agree"):
     """Only this one of the pairs that are the worst by construction: no search."""
     return lambda size: [
-        pair for pair in neighbours.constructed(size.features, size.norm) if pair.name == f"{change}, others {others}"
+        pair for pair in neighbours.constructed(size.features, size.norm) if pair.name == f"{change}; others {others}"
     ]
 
 
@@ -55,8 +55,8 @@ def found(scenario, pairs=auditing.all_pairs):
     return finding
 
 
-LABEL, ACROSS = a_pair("another label"), a_pair("both against most others")
-BOTH, OPPOSITE = a_pair("another record, another label"), a_pair("the opposite record")
+LABEL, ACROSS = a_pair("different label"), a_pair("both opposed to the first axis")
+BOTH, OPPOSITE = a_pair("different features and label"), a_pair("opposite features")
 # A layer, those below it, data, the pair that is the worst for it, and the share of ε that so few runs should see at
 # least. 0: they see too little of it to say; that they see enough when it is broken is tested below.
 STRATEGIES = {
@@ -358,14 +358,14 @@ def test_the_command_tells_what_is_stated_beside_what_was_seen(told):
     code, output = told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA))
     assert code == 0
     assert "subject" in output
-    assert "nothing was seen to spend more than it states" in output
+    assert "no lower bound exceeds the stated ε" in output
 
 
 def test_the_command_says_what_is_broken_and_ends_with_1(told, monkeypatch):
     monkeypatch.setattr(data_perturbation.DataPerturbation, "secret", frozenset())
     code, output = told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA))
     assert code == 1
-    assert "broken: “subject” states ε = 2 and spends at least" in output
+    assert "broken: “subject” states ε = 2, but its ε is at least" in output
 
 
 def test_the_command_says_that_nothing_is_stated_and_how_much_runs_can_show(told):

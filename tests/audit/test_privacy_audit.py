@@ -355,12 +355,12 @@ def test_what_a_member_sends_gives_its_epsilon_to_everybody_when_nobody_is_trust
 def test_shares_of_two_members_give_epsilon_together_and_one_alone_does_not(monkeypatch):
     assert 0.5 * 1.5 < audit_means("honest", honest=2)[0] <= 1.5
     assert audit_means("honest", honest=2, of=2)[0] > 1.5
-    plain = group_aggregation.perturb
+    plain = group_aggregation.perturb_models
 
     def too_small(nodes, cycle, kind, scale, honest, key, w):
         plain(nodes, cycle, kind, scale, 4 * honest, key, w)
 
-    monkeypatch.setattr(group_aggregation, "perturb", too_small)
+    monkeypatch.setattr(group_aggregation, "perturb_models", too_small)
     assert audit_means("honest", honest=2)[0] > 1.5
 
 

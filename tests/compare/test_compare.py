@@ -171,7 +171,7 @@ def test_lower_is_better_for_errors_and_the_other_way_round():
     assert comparing.compare(log(*rows), metric="error").strategies == ("few", "many")
     assert comparing.compare(log(*rows), metric="error", better="higher").strategies == ("many", "few")
     assert [direction(m) for m in ("voted_error.mean", "bytes.sent", "auc.mean")] == ["lower", "lower", "higher"]
-    with pytest.raises(UserError, match="not known") as caught:
+    with pytest.raises(UserError, match="it is unknown whether") as caught:
         direction("walkers")
     assert "--better" in caught.value.hint
 
@@ -186,7 +186,7 @@ def test_equal_strategies_are_said_to_be_equal():
     found = comparing.compare(log(runs(0.8, case="a"), runs(0.8, case="b")))
     assert found.pairs[0].p_holm == 1
     assert found.pairs[0].zeros == 8
-    assert "share the first place" in verdict.sentence(found)
+    assert "share the first rank" in verdict.sentence(found)
 
 
 def test_data_sets_are_blocks_and_ranks_go_over_them(rng):
@@ -243,9 +243,9 @@ def test_seeds_that_have_no_counterpart_are_named_and_left_out():
     found = comparing.compare(log(runs(0.9, range(1, 10), case="a"), runs(lambda s: s / 20, range(3, 13), case="b")))
     assert found.pairs[0].pairs == 7
     assert found.pairs[0].difference == pytest.approx(0.9 - np.mean(range(3, 10)) / 20)
-    assert "“a” lacks seed 10, 11, 12" in found.missing
-    assert "“b” lacks seed 1, 2" in found.missing
-    assert "Left out: “b” lacks seed 1, 2." in verdict.notes(found)
+    assert "“a” lacks seeds 10, 11, 12" in found.missing
+    assert "“b” lacks seeds 1, 2" in found.missing
+    assert "Left out: “b” lacks seeds 1, 2." in verdict.notes(found)
 
 
 def test_a_block_that_one_strategy_lacks_is_named():
@@ -304,9 +304,9 @@ def test_which_key_tells_strategies_apart_must_be_said_where_several_do():
     parts = [runs(0.9, view=view, epsilon=epsilon) for view in (1, 2) for epsilon in (0.5, math.inf)]
     with pytest.raises(UserError, match="several keys vary") as caught:
         comparing.compare(log(*parts))
-    assert caught.value.hint == "--by view or --by epsilon"
+    assert caught.value.hint == "choose one: --by view or --by epsilon"
     assert comparing.compare(log(*parts), by="view").blocks == ("epsilon = 0.5", "epsilon = ∞")
-    with pytest.raises(UserError, match="nothing varies by “vew”") as caught:
+    with pytest.raises(UserError, match="the results have no key “vew”") as caught:
         comparing.compare(log(*parts), by="vew")
     assert caught.value.hint == "did you mean “view”?"
 

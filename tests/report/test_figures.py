@@ -227,10 +227,10 @@ def counter(values, metric="messages.sent", layer="peers"):
 def test_messages_are_what_was_sent_a_cycle_since_the_last_measurement():
     ax = curves.messages(counter({1: 10, 2: 30, 10: 110}))
     assert list(ax.lines[0].get_ydata()) == [10, 20, 10]
-    assert ax.get_ylabel() == "messages a cycle"
+    assert ax.get_ylabel() == "messages per cycle"
     with pytest.raises(UserError, match="no layer sends messages"):
         curves.messages(counter({1: 0, 2: 0}))
-    with pytest.raises(UserError, match="not in “letters”"):
+    with pytest.raises(UserError, match="got “letters”"):
         curves.messages(counter({1: 1}), unit="letters")
 
 
@@ -312,7 +312,7 @@ def test_odd_names_are_drawn_as_they_are(tmp_path, name):
 
 def test_a_metric_that_is_nowhere_a_number_is_told():
     rows = frame("learning")
-    with pytest.raises(UserError, match="nowhere a number"):
+    with pytest.raises(UserError, match="has no numeric value"):
         figures.convergence(rows.assign(value=float("nan")))
     with pytest.raises(UserError, match="no layer has the metric"):
         figures.convergence(rows.iloc[:0])

@@ -218,7 +218,7 @@ def test_several_errors_side_by_side_are_called_errors():
     plot = PlotConfig(kind="lines", x="nodes.records", lines="metric", metric=("local_error", "error"))
     ax = figures.of(plot, rows)
     assert ax.get_ylabel() == "0-1 error on the test set"
-    assert ax.get_xlabel() == "records a node"
+    assert ax.get_xlabel() == "records per node"
 
 
 def test_a_key_has_as_many_columns_as_fit_beside_each_other():

@@ -154,7 +154,7 @@ def test_provenance_tells_versions_seeds_data_code_and_commands(reader, folder):
 def test_failures_are_told_and_left_out(reader):
     assert "Error: " + HOSTILE in reader.said["failures"]
     assert "11 runs at 4 points" in reader.said[""]
-    assert "Not in here: 1 failed." in reader.said[""]
+    assert "Not included: 1 failed." in reader.said[""]
 
 
 def test_data_behind_figures_can_be_taken_away(reader, folder):

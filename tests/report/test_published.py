@@ -72,7 +72,7 @@ def test_a_source_that_gives_no_spread_is_taken_to_vary_as_we_do():
 def test_where_chance_may_do_nearly_anything_nothing_is_said():
     judged = judge_value(frame({1.0: 0.2}, runs=4, spread=0.08), value(0.25))
     assert judged.verdict == "cannot be compared"
-    assert judged.reason == "runs vary so much that ± 0.17 may be chance"
+    assert judged.reason == "the runs vary too much: the statistical error is ± 0.17"
     assert judge_value(frame({1.0: 0.2}, runs=4, spread=0.08), value(0.205)).verdict == "agrees"
 
 
@@ -172,9 +172,9 @@ def test_a_metric_without_a_point_is_the_mean_over_nodes():
 def test_what_a_log_does_not_have_is_told():
     with pytest.raises(UserError, match="has no “epsilo”"):
         judge_value(frame(FALLING), value(0.1, where={"epsilo": 1.0}))
-    with pytest.raises(UserError, match="nothing of “learning”"):
+    with pytest.raises(UserError, match="layer “learning” has no metric"):
         judge_value(frame(FALLING), value(0.1, where={"epsilon": 2.0}))
-    with pytest.raises(UserError, match="there is no check “fals”"):
+    with pytest.raises(UserError, match="unknown check “fals”"):
         judge_claim(frame(FALLING), claim("fals", x="epsilon"))
 
 
@@ -220,7 +220,7 @@ def test_files_are_read_and_chosen_from(tmp_path, monkeypatch):
     assert item.values[0].published == 0.1
     assert item.claims[0].text == "it falls"
     assert item.quick == ("runs=1",)
-    with pytest.raises(UserError, match="nothing is published under “X2”"):
+    with pytest.raises(UserError, match="no source or item is called “X2”"):
         chosen(["X2"])
 
 
@@ -233,8 +233,8 @@ def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
     assert "Table &lt;b&gt;1&lt;/b&gt;" in page
     assert "&lt;script&gt;" in page
     assert "<script" not in page
-    assert "of their values and claims 1 agree, 1 differs." in page
-    assert "A quick version" in page
+    assert "Of their values and claims, 1 agrees, 1 differs." in page
+    assert "This is the quick version" in page
 
 
 def test_a_page_tells_every_guarantee_and_where_it_holds():

@@ -1,4 +1,4 @@
-"""`python -m golfsim` is `golfsim`."""
+"""Run the command line with `python -m golfsim`."""
 
 from golfsim.cli.app import main
 

@@ -109,7 +109,7 @@ def _limits(found: Comparison) -> list[str]:
 
 def _first(missing: Iterable[str]) -> list[str]:
     told = list(missing)
-    more = [f"and {len(told) - NAMED} more"] if len(told) > NAMED else []
+    more = [f"{len(told) - NAMED} more"] if len(told) > NAMED else []
     return told[:NAMED] + more
 
 

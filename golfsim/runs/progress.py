@@ -191,7 +191,7 @@ class Bar(Progress):
         self._draw(now=True)
 
     def cycle(self, task: Task, cycle: int, error: str) -> None:
-        """Redraw a few times a second."""
+        """Redraw a few times per second."""
         super().cycle(task, cycle, error)
         self._clock.tick(cycle)
         rate, left = self._clock.words(cycle, task.point.scenario.cycles) if self.runs == 1 else ("", "")

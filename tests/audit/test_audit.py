@@ -237,7 +237,7 @@ def test_a_bound_is_above_the_truth_as_seldom_as_it_says(rng):
     assert wrong <= 31
 
 
-def test_no_bound_is_above_what_so_many_runs_can_show():
+def test_no_bound_exceeds_what_this_number_of_runs_can_show():
     sure = bounds.lower_bound(np.ones(400), np.zeros(400), 0.025)
     assert sure == pytest.approx(bounds.ceiling(200, 0.025))
     assert bounds.ceiling(200, 0.025) < math.log(200)
@@ -354,7 +354,7 @@ def told(tmp_path):
     return run
 
 
-def test_the_command_tells_what_is_stated_beside_what_was_seen(told):
+def test_the_command_shows_the_stated_epsilon_and_the_lower_bound(told):
     code, output = told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA))
     assert code == 0
     assert "subject" in output
@@ -380,6 +380,6 @@ def test_a_scenario_without_private_layers_has_nothing_to_audit(told):
     assert "nothing to audit" in told(tree(PEERS))[1]
 
 
-def test_a_mistake_in_a_setting_is_told_with_its_place(told):
+def test_a_mistake_in_a_setting_is_reported_with_its_place(told):
     with pytest.raises(UserError, match=r"subject\.epsilon"):
         told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA), "--set", "subject.epsilon=-1")

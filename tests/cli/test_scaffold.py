@@ -50,7 +50,7 @@ def test_what_is_written_is_in_the_house_style(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", scaffold.KINDS)
-def test_editors_find_the_schema_beside_the_scenario(kind, tmp_path):
+def test_editors_find_the_schema_next_to_the_scenario(kind, tmp_path):
     scaffold.new(kind, "study", tmp_path)
     first, second = (tmp_path / "study.toml").read_text().splitlines()[:2]
     assert first == "#:schema scenario.schema.json"

@@ -69,7 +69,7 @@ def test_wilcoxon_is_exact_with_ties_and_zeros(d):
     assert wilcoxon(np.array(d)) == pytest.approx(by_flipping(d))
 
 
-def test_differences_that_only_rounding_tells_apart_are_ties():
+def test_differences_that_differ_only_by_rounding_are_ties():
     rounded = np.array([0.1 + 0.2 - 0.3, 0.3 - 0.1, 0.2, 0.4 - 0.2, -0.1])
     assert wilcoxon(rounded) == pytest.approx(by_flipping([0, 0.2, 0.2, 0.2, -0.1]))
 
@@ -157,7 +157,7 @@ def test_the_better_strategy_wins_and_by_how_much(rng):
     assert "(Holm), statistically significant" in verdict.sentence(found)
 
 
-def test_pairing_finds_a_difference_that_is_small_beside_the_spread_of_seeds(rng):
+def test_pairing_finds_a_difference_that_is_smaller_than_the_spread_over_seeds(rng):
     base = noisy(0.5, 0.2, rng)
     found = comparing.compare(log(runs(base, case="a"), runs(lambda s: base(s) + 0.01, case="b")))
     assert found.strategies[0] == "b"
@@ -230,7 +230,7 @@ def test_too_few_pairs_are_said_to_be_too_few():
     assert "cannot fall below 0.05" in " ".join(verdict.notes(found))
 
 
-def test_too_many_comparisons_for_the_runs_are_told():
+def test_too_many_comparisons_for_the_runs_are_reported():
     parts = [
         runs(lambda s, v=v: v + s / 1000 * v, range(1, 8), case=case, **{"data.set": data})
         for case, v in {"a": 0.9, "b": 0.8, "c": 0.7}.items()
@@ -300,7 +300,7 @@ def test_keys_that_vary_together_count_once():
     assert found.block_keys == ("data.set",)
 
 
-def test_which_key_tells_strategies_apart_must_be_said_where_several_do():
+def test_the_key_of_strategies_must_be_stated_if_several_keys_vary():
     parts = [runs(0.9, view=view, epsilon=epsilon) for view in (1, 2) for epsilon in (0.5, math.inf)]
     with pytest.raises(UserError, match="several keys vary") as caught:
         comparing.compare(log(*parts))
@@ -319,7 +319,7 @@ def test_one_strategy_alone_is_not_compared():
     assert caught.value.hint == "did you mean “accuracy”?"
 
 
-def test_a_median_run_that_never_gets_there_is_told_as_never():
+def test_a_median_run_that_never_reaches_the_target_is_reported_as_never():
     found = comparing.compare(
         log(runs(lambda s: 0.95 if s < 4 else 0.5, case="a"), runs(lambda s: 0.95 if s < 7 else 0.5, case="b")),
         target=0.9,

@@ -66,7 +66,7 @@ def test_degrees_from_a_log_go_through_what_was_measured():
     assert networks.degrees(frame, 1).lines[0].get_xdata()[0] == 1
 
 
-def test_a_cycle_that_was_not_measured_is_told():
+def test_a_cycle_that_was_not_measured_is_reported():
     with pytest.raises(UserError, match="cycle 7 was not measured") as caught:
         networks.drawing(links(), cycle=7)
     assert caught.value.hint == "the nearest measured cycle is 2"

@@ -169,7 +169,7 @@ def test_a_metric_without_a_point_is_the_mean_over_nodes():
     assert judge_value(frame({1.0: 0.2}), Value("learning", "error", 0.2)).verdict == "agrees"
 
 
-def test_what_a_log_does_not_have_is_told():
+def test_what_a_log_does_not_have_is_reported():
     with pytest.raises(UserError, match="has no “epsilo”"):
         judge_value(frame(FALLING), value(0.1, where={"epsilo": 1.0}))
     with pytest.raises(UserError, match="layer “learning” has no metric"):
@@ -224,7 +224,7 @@ def test_files_are_read_and_chosen_from(tmp_path, monkeypatch):
         chosen(["X2"])
 
 
-def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
+def test_a_page_compares_published_and_new_values_and_escapes_them():
     item = Item("X1-1", "Table <b>1</b>", "x.toml", "X1")
     rows = [judge_value(frame({1.0: 0.2}), value(n, reason="<script>")) for n in (0.2, 0.5)]
     page = reproduce.html(
@@ -237,7 +237,7 @@ def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
     assert "This is the quick version" in page
 
 
-def test_a_page_tells_every_guarantee_and_where_it_holds():
+def test_a_page_states_every_guarantee_and_where_it_holds():
     told = [Promise("all", "group", f"ε = {n} per record, proven", f"group.epsilon = {n}") for n in (1, 8)]
     item = Item("X1-1", "Table 1", "x.toml", "X1")
     page = reproduce.html([reproduce.Reproduced(item, [], Path(), promises=told)], quick=False)
@@ -245,7 +245,7 @@ def test_a_page_tells_every_guarantee_and_where_it_holds():
         assert f">{promise.guarantee}</span></td><td>{promise.where}</td>" in page
 
 
-def test_the_table_of_verdicts_has_a_line_a_source_and_one_for_each_reason(tmp_path):
+def test_the_table_of_verdicts_has_one_line_per_source_and_one_per_reason(tmp_path):
     items = [Item(f"{source}-1", "Table 1", "x.toml", source) for source in ("X1", "X1", "Y2")]
     lasso, other = (judge_value(frame({1.0: 0.2}), value(0.5, reason=why)) for why in ("Lasso | L1", ""))
     right = judge_value(frame({1.0: 0.2}), value(0.2))
@@ -280,7 +280,7 @@ def test_an_item_is_run_again_and_judged(tmp_path):
     assert one.why_not == ""
 
 
-def test_what_cannot_be_run_is_told_and_stops_nothing(tmp_path):
+def test_what_cannot_be_run_is_reported_and_stops_nothing(tmp_path):
     nowhere = Item("X1-1", "Table 1", "there_is_no_such_file.toml", "X1")
     (one,) = reproduce.reproduce(
         [nowhere], tmp_path, batch.Execution(), quick=True, shown=lambda name: batch.Silent(), interrupt=Interrupt()

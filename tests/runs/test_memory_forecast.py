@@ -43,7 +43,7 @@ def peak(table):
 @pytest.mark.needs_jit
 @pytest.mark.parametrize("delayed", [False, True], ids=["at once", "delayed"])
 @pytest.mark.parametrize("name", MEASURED)
-def test_what_small_networks_need_tells_what_a_large_one_needs(name, delayed, monkeypatch):
+def test_the_memory_of_small_networks_predicts_that_of_a_large_one(name, delayed, monkeypatch):
     entry = ENTRIES[name]
     transport = accepted(entry, probed=False) if delayed else {}
     if delayed and "delay" not in transport:
@@ -108,7 +108,7 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
     assert not list(tmp_path.rglob("log.parquet"))
 
 
-def test_a_dry_run_tells_that_it_does_not_fit_and_tries_nothing(little, tmp_path, monkeypatch):
+def test_a_dry_run_reports_that_a_run_does_not_fit_without_a_trial(little, tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "try_out", None)
     told = dry_run.text(dry_run.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.Execution()))
     assert "the run would be refused: it needs about" in told

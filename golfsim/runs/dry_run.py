@@ -93,8 +93,8 @@ def _cost_in_words(cost: dict[str, Any]) -> list[str]:
     workers, memory, there = cost["workers"], cost["memory"], cost["available"]
     words = _words(cost["judged_by"])
     lines = [
-        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {counted(workers, 'worker')}, each with "
-        f"{counted(cost['threads'], 'thread')} and {readable(memory)} of memory, "
+        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {counted(workers, 'worker')} "
+        f"({counted(cost['threads'], 'thread')} and {readable(memory)} of memory per worker), "
         f"estimated from a trial of the largest run{': ' + words if words else ''}"
     ]
     if workers * memory > there:

@@ -406,7 +406,7 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
         "  transport.loss = 0.0: seeds 1 to 4",
         "  transport.loss = 0.5: seeds 1 to 4",
     ]
-    cost = r"about 0:00:\d\d with 2 workers, each with \d+ threads? and [\d.]+ [MG]iB of memory, .*"
+    cost = r"about 0:00:\d\d with 2 workers \(\d+ threads? and [\d.]+ [MG]iB of memory per worker\), .*"
     assert re.fullmatch(cost, lines[3])
     assert not (tmp_path / "r").exists()
 

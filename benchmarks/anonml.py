@@ -1,8 +1,8 @@
-"""What AnonML costs: a layer of an onion, as real encryption makes it, and a curve of its experiments.
+"""Measure the cost of AnonML: an onion layer with real encryption, and one curve of its experiments.
 
 python benchmarks/anonml.py
 
-golfsim counts onion layers and does not encrypt. One real layer is a NaCl sealed box of a packet; it takes PyNaCl.
+golfsim counts onion layers and does not encrypt. One real layer is a NaCl sealed box of a packet, which needs PyNaCl.
 """
 
 import tempfile
@@ -19,11 +19,11 @@ BOXES = 2000
 
 
 def onion_layer() -> str:
-    """Microseconds to close and to open a layer around a packet of 16 bits with three relays."""
+    """Return microseconds to encrypt and decrypt a layer around a packet of 16 bits with three relays."""
     try:
         from nacl.public import PrivateKey, SealedBox
     except ImportError as error:
-        return f"one onion layer: left out, {error} (pip install pynacl)"
+        return f"one onion layer: not measured, {error} (pip install pynacl)"
     secret = PrivateKey.generate()
     closing, opening = SealedBox(secret.public_key), SealedBox(secret)
     packet = bytes(circuits.packet_bytes(16, tokens.BYTES, 3) - circuits.SEALED_BOX)
@@ -34,11 +34,11 @@ def onion_layer() -> str:
     opened = time.perf_counter()
     added = len(boxes[0]) - len(packet)
     micro = [1e6 * seconds / BOXES for seconds in (closed - begun, opened - closed)]
-    return f"one onion layer: {micro[0]:.0f} µs to close, {micro[1]:.0f} µs to open, {added} bytes more"
+    return f"one onion layer: {micro[0]:.0f} µs to encrypt, {micro[1]:.0f} µs to decrypt, {added} additional bytes"
 
 
 def curve() -> str:
-    """Seconds of a curve of C17-8.2: 10 values of ε, 50 trials each, on Adult, on two workers."""
+    """Return seconds of one curve of C17-8.2: 10 values of ε, 50 trials each, on Adult, on two workers."""
     scenario = golfsim.Scenario.load(SCENARIO, CURVE)
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()

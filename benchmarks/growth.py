@@ -1,4 +1,4 @@
-"""Draw how cost grows, from what `golfsim bench` measured on this machine.
+"""Draw the growth of the cost, from the results of `golfsim bench` on this machine.
 
 golfsim bench protocols growth --json > figures.json && python benchmarks/growth.py figures.json docs/images/growth.png
 """
@@ -13,7 +13,7 @@ NANO = 1e9
 
 
 def by_nodes(rows):
-    """Nanoseconds of a node-cycle over the number of nodes, for each stack."""
+    """Return nanoseconds per node-cycle over the number of nodes, for each stack of layers."""
     found = {}
     for row in rows:
         if "node-cycles/s" in row and "faults" not in row["name"]:
@@ -22,7 +22,7 @@ def by_nodes(rows):
 
 
 def by_view(rows):
-    return {"Newscast, 20,000 nodes": [(r["view"], r["ns a node"]) for r in rows if r["name"] == "Newscast by view"]}
+    return {"Newscast, 20,000 nodes": [(r["view"], r["ns per node"]) for r in rows if r["name"] == "Newscast by view"]}
 
 
 def by_model(rows):
@@ -30,15 +30,15 @@ def by_model(rows):
         return row["features"] * (1 if row["classes"] == 2 else row["classes"])
 
     models = [row for row in rows if row["name"] == "Golf by model"]
-    two = sorted((size(row), row["ns a node"]) for row in models if row["classes"] == 2)
-    more = sorted((size(row), row["ns a node"]) for row in models if row["classes"] > 2)
+    two = sorted((size(row), row["ns per node"]) for row in models if row["classes"] == 2)
+    more = sorted((size(row), row["ns per node"]) for row in models if row["classes"] > 2)
     return {"two classes": two, "several classes": more}
 
 
 PANELS = (
-    ("nodes", by_nodes, "log", "linear"),
-    ("view", by_view, "linear", "linear"),
-    ("numbers in a model", by_model, "log", "log"),
+    ("number of nodes", by_nodes, "log", "linear"),
+    ("size of the view", by_view, "linear", "linear"),
+    ("parameters per model", by_model, "log", "log"),
 )
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     for axes, (label, curves, across, up) in zip(figure.subplots(1, 3), PANELS, strict=True):
         for marker, (name, points) in zip("osD^", curves(rows).items(), strict=False):
             axes.plot(*zip(*points, strict=True), marker=marker, markersize=4, label=name)
-        axes.set(xlabel=label, xscale=across, yscale=up, ylabel="ns a node and cycle")
+        axes.set(xlabel=label, xscale=across, yscale=up, ylabel="ns per node and cycle")
         if up == "linear":
             axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
         axes.legend(fontsize=7, frameon=False)

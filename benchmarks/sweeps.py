@@ -1,4 +1,4 @@
-"""What a sweep costs beside its runs, and what a second worker gains. Ratios and seconds, measured in one go.
+"""Measure the overhead of a sweep per run, and the speed-up by a second worker.
 
 python benchmarks/sweeps.py
 """

@@ -1,4 +1,4 @@
-"""golfsim: a cycle-driven simulator of gossip protocols that learn from data nobody gives away.
+"""golfsim: a cycle-driven simulator of gossip protocols that learn from private data.
 
 For notebooks::
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: nothing happens at import."""
+    """Import a public name on first use, so that `import golfsim` is quick."""
     from importlib import import_module
 
     if name == "plot":

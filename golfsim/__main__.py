@@ -1,6 +1,6 @@
-"""`python -m golfsim` is `golfsim`."""
+"""Run the command line with `python -m golfsim`."""
 
-from golfsim.cli.commands import main
+from golfsim.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -1,11 +1,11 @@
-"""Figures for notebooks: functions that take a DataFrame and return matplotlib Axes; nothing global is altered.
+"""Figures for notebooks: functions that take a DataFrame and return matplotlib Axes, without global side effects.
 
     import golfsim
 
     frame = golfsim.load("results/quickstart")
     ax = golfsim.plot.convergence(frame)
 
-Figures of several panels return the first of their Axes; `ax.figure` has them all.
+Figures with several panels return the first of their Axes; `ax.figure` has all of them.
 """
 
 from golfsim.report.curves import convergence, messages, online, overlay, small_multiples, spent

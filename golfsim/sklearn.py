@@ -1,4 +1,4 @@
-"""Gossip learning as a scikit-learn classifier: `fit` runs a scenario, and `guarantee_` tells what is proven of it."""
+"""Gossip learning as a scikit-learn classifier: `fit` runs a scenario, and `guarantee_` is its proven guarantee."""
 
 from __future__ import annotations
 
@@ -30,43 +30,56 @@ MODES = {
     "data_perturbation": ("label+features", "joint", "per-class"),
     "regularised_erm": ("objective", "output"),
 }
-FITTED = ("regularised_erm", "group_aggregation")  # by an exact solver, not by descent; the noise needs L2 length 1
-GROUP = 10  # nodes that share the records of a group, where nothing else is said
+FITTED = ("regularised_erm", "group_aggregation")  # by an exact solver, not by descent; the noise needs L2 norm 1
+GROUP = 10  # default number of nodes that share the records of a group
 
 
 class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier that peers learn from their records without giving them away.
+    """A linear classifier that simulated peers learn from their private records.
 
-    `fit` places the records on simulated nodes, runs the strategy's protocols and keeps the model of one node. All of
-    it can be seen with `scenario`. The noise is a simulator's: for research, not for release.
+    `fit` places the records on simulated nodes, runs the protocols of the strategy and stores the model of one node.
+    The method `scenario` returns what is run. The noise is simulated: it is for research, not for release.
 
     Parameters
     ----------
-    strategy : which protocols learn. “golf”: models walk from node to node. “data_perturbation”: every record is
-        published once with noise, and Golf learns from what is published. “gradient_perturbation”: one model visits
-        every node once, each gradient is noisy. “regularised_erm”: one node has all records and fits a model with
-        noise. “group_aggregation”: nodes fit models of their own and publish the noisy mean, trusting nobody.
-    epsilon : the budget of each record; None is without noise, and not private.
-    bounds : the range of the features, known without looking at the records: a pair of numbers, or of arrays with a
-        number for each feature. What lies outside is clipped. None takes the range of the training records, which is
-        a query that nobody accounts for: then the guarantee says “not private”.
-    mode : “label+features” (default), “joint” or “per-class” for data_perturbation; “objective” (default) or “output”
-        for regularised_erm.
-    learner : how a record changes a model of golf, data_perturbation and gradient_perturbation: “pegasos”, “logistic”
-        or “mean”.
-    lam : the regularisation λ. None: 1e-4 where models descend, 0.01 where they are fitted. “published-cv” lets
-        data_perturbation choose it on published records, at no cost.
-    cycles : how many cycles golf and data_perturbation learn; the others need no more than one round.
-    records_per_node : None: one record a node; ten nodes for group_aggregation; all on one node for regularised_erm.
-    random_state : the seed.
+    strategy : str
+        The protocols that learn. “golf”: models walk from node to node. “data_perturbation”: every record is published
+        once with noise, and Golf learns from the published records. “gradient_perturbation”: one model visits every
+        node once, and each gradient is noisy. “regularised_erm”: one node has all records and fits a model with noise.
+        “group_aggregation”: each node fits its own model, and groups publish the noisy mean without a trusted party.
+    epsilon : float, optional
+        The privacy budget of each record. None: no noise, and no privacy.
+    bounds : pair of float or of array of shape (n_features,), optional
+        The range of the features, known without using the records. Values outside are clipped. None: the range of the
+        training records, which is a query without noise; then the guarantee is “not private”.
+    mode : str, optional
+        “label+features” (default), “joint” or “per-class” for data_perturbation; “objective” (default) or “output” for
+        regularised_erm.
+    learner : {"pegasos", "logistic", "mean"}
+        How a record changes a model, for golf, data_perturbation and gradient_perturbation.
+    lam : float or “published-cv”, optional
+        The regularisation λ. None: 1e-4 for gradient descent, 0.01 for fitted models. With “published-cv”,
+        data_perturbation chooses it on published records, without additional privacy cost.
+    cycles : int
+        The number of cycles that golf and data_perturbation learn; the other strategies need a single round.
+    records_per_node : int, optional
+        None: one record per node; ten nodes for group_aggregation; all records on one node for regularised_erm.
+    random_state : int, RandomState or None
+        The seed.
 
     Attributes
     ----------
-    guarantee_ : what is proven of all that others have seen, the model included; `guarantee_.epsilon` is None where
-        nothing is. The classes and the number of records count as public.
-    coef_ : the model: a row for two classes, else one for each class; its last column belongs to a constant feature.
-    scenario_ : the scenario that was run, as TOML.
-    classes_, n_features_in_ : as everywhere in scikit-learn.
+    guarantee_ : Guarantee
+        The proven guarantee for everything that other nodes have seen, including the model. `guarantee_.epsilon` is
+        None if nothing is proven. The classes and the number of records count as public.
+    coef_ : array of shape (1, n_features_in_ + 1) or (n_classes, n_features_in_ + 1)
+        The model: one row for two classes, otherwise one row per class. The last column belongs to a constant feature.
+    scenario_ : str
+        The scenario that was run, as TOML.
+    classes_ : array of shape (n_classes,)
+        The class labels.
+    n_features_in_ : int
+        The number of features.
     """
 
     def __init__(
@@ -97,7 +110,7 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, codes = self._validated(X, y)
         tree = self._tree(*X.shape)
         with _told(), tempfile.TemporaryDirectory() as folder:
-            # The first record stands in for test records, which a scenario must have: nothing is learned from these.
+            # A scenario must have test records. The first record takes their place; nothing is learned from them.
             np.savez(Path(folder) / "records.npz", x=X, y=codes, test_x=X[:1], test_y=codes[:1])
             tree["data"]["file"] = "records.npz"
             simulation = Simulation(Scenario.of(tree, folder))
@@ -110,9 +123,9 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def scenario(self, X: Any, y: Any, test: int | float = 0.2) -> Scenario:
-        """The scenario that `fit` runs, with a part of the records held out for testing: for `golfsim.run` and sweeps.
+        """Return the scenario that `fit` runs, with a part of the records held out as test set.
 
-        The records are kept in golfsim's cache.
+        It can be used with `golfsim.run` and in sweeps. The records are stored in the cache of golfsim.
         """
         X, codes = clone(self)._validated(X, y)
         held_out = test if test >= 1 else math.ceil(test * len(X))
@@ -123,14 +136,14 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return Scenario.of(tree, data=(X, codes))
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """The score of each record: its sign tells two classes apart, the largest of a row one of several."""
+        """Return the score of each record: its sign decides between two classes, the row maximum between several."""
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         scores: NDArray[np.float64] = product(scaling.scaled(X, self._scaling).astype(np.float64), self.coef_)
         return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each record."""
+        """Return the predicted class of each record."""
         scores = self.decision_function(X)
         found: NDArray[Any] = self.classes_[classify(scores.reshape(len(scores), -1).astype(np.float64))]
         return found
@@ -140,11 +153,11 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"the records are all of one class, {self.classes_[0]!r}: two are needed at the least")
+            raise ValueError(f"all records are of one class, {self.classes_[0]!r}: at least two classes are needed")
         return X, codes
 
     def _tree(self, records: int, features: int) -> dict[str, Any]:
-        """The scenario for so many training records, but for where they are."""
+        """Return the scenario for this number of training records and features, without the path of the data."""
         self._check()
         length = "clip-l2" if self.strategy in FITTED else "l1"
         bounds = "train" if self.bounds is None else _stated(self.bounds, features)
@@ -162,21 +175,21 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     def _nodes(self, records: int) -> int:
-        """How many nodes share so many records."""
+        """Return the number of nodes that share this number of records."""
         if self.records_per_node is not None:
             return max(1, records // self.records_per_node)
         return min(records, {"regularised_erm": 1, "group_aggregation": GROUP}.get(self.strategy, records))
 
     def _check(self) -> None:
         if self.strategy not in STRATEGIES:
-            raise ValueError(f"there is no strategy {self.strategy!r}: {nearest(str(self.strategy), STRATEGIES)}")
+            raise ValueError(f"unknown strategy {self.strategy!r}: {nearest(str(self.strategy), STRATEGIES)}")
         if self.mode is not None and self.mode not in MODES.get(self.strategy, ()):
             valid = ", ".join(MODES.get(self.strategy, ())) or "none"
             raise ValueError(f"{self.strategy} has no mode {self.mode!r}; valid: {valid}")
         if self.records_per_node is not None and self.records_per_node < 1:
             raise ValueError(f"records_per_node must be at least 1; got {self.records_per_node}")
 
-    # The stack of each strategy; its last layer is called “model”.
+    # The layers of each strategy; the last layer is called “model”.
 
     @property
     def _budget(self) -> float:
@@ -217,7 +230,7 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """A mistake in the parameters as scikit-learn tells one."""
+    """Raise a mistake in the parameters as ValueError, as scikit-learn does."""
     try:
         yield
     except UserError as error:
@@ -225,7 +238,7 @@ def _told() -> Iterator[None]:
 
 
 def _stated(bounds: Any, features: int) -> Any:
-    """Bounds as a scenario states them: a pair for all features, or one for each."""
+    """Return bounds as a scenario states them: one pair for all features, or one pair per feature."""
     low, high = (np.asarray(side, dtype=np.float64) for side in bounds)
     if low.ndim == high.ndim == 0:
         return [float(low), float(high)]
@@ -234,10 +247,10 @@ def _stated(bounds: Any, features: int) -> Any:
 
 
 def _model(simulation: Simulation) -> NDArray[np.float64]:
-    """The model [linear models, features] of one node, whose number is random, or what a group has published."""
+    """Return the model [linear models, features] of one random node, or the published model of a group."""
     layer: Any = simulation.layers["model"]
     holders = layer.holders(simulation.world)
     if not holders.size:
-        raise ValueError("nobody has a model at the end")
+        raise ValueError("no node has a model at the end")
     found = layer.published[0] if hasattr(layer, "published") else layer.w[holders[0]]
     return np.array(found, np.float64)

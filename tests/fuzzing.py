@@ -9,7 +9,7 @@ from datetime import date
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
-from golfsim.cli import commands
+from golfsim.cli import export_commands
 from golfsim.core.errors import UserError
 from golfsim.runs import single
 from golfsim.scenario import sweep
@@ -129,7 +129,9 @@ def tried(scenario):
     with single.telling(scenario):
         points = sweep.points(scenario)[:2]
         for point in points:
-            commands._run_to(point.scenario.change({"cycles": min(scenario.cycles, CYCLES)}), CYCLES, lambda run: None)
+            export_commands.run_to(
+                point.scenario.change({"cycles": min(scenario.cycles, CYCLES)}), CYCLES, lambda run: None
+            )
     return len(points)
 
 

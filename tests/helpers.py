@@ -10,7 +10,7 @@ import numba
 import numpy as np
 import pytest
 
-from golfsim.cli import commands
+from golfsim import cli
 from golfsim.network.transport import Transport, TransportConfig
 from golfsim.network.world import World
 from golfsim.protocol.base import LayerConfig
@@ -89,7 +89,7 @@ def command(capsys, monkeypatch, *words):
     """Run a command in this process: (exit status, output, errors)."""
     monkeypatch.setattr(sys, "argv", ["golfsim", *map(str, words)])
     try:
-        code = commands.main()
+        code = cli.main()
     except SystemExit as end:
         code = end.code
     return code or 0, *capsys.readouterr()

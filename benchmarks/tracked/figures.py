@@ -1,4 +1,4 @@
-"""The figures of `golfsim bench`, for asv to keep their history.
+"""The results of `golfsim bench` as benchmarks of asv, which records their history.
 
 cd benchmarks && asv run -E existing --set-commit-hash $(git rev-parse HEAD) && asv publish -E existing && asv preview
 """
@@ -11,7 +11,7 @@ LONGEST = 3600  # seconds
 
 
 class Section:
-    """Figures of one section. All are measured once, for all classes: asv knows a setup by the place of its code."""
+    """Results of one section. All are measured once for all classes: asv knows a setup by its place in the code."""
 
     timeout = LONGEST
 
@@ -21,7 +21,7 @@ class Section:
     setup_cache.timeout = LONGEST
 
     def value(self, rows, number, **where):
-        """A number of the one row that is so."""
+        """Return a number of the only row with these values."""
         where["section"] = self.section
         (row,) = (row for row in rows if all(row.get(key) == wanted for key, wanted in where.items()))
         return row[number]
@@ -128,9 +128,9 @@ class Views(Section):
     param_names = ("view",)
 
     def track_newscast(self, rows, view):
-        return self.value(rows, "ns a node", view=view)
+        return self.value(rows, "ns per node", view=view)
 
-    track_newscast.unit = "ns a node"
+    track_newscast.unit = "ns per node"
 
 
 class Large(Section):

@@ -1,1 +1,1 @@
-"""What an observer who knows all but one record (or node) can tell at least, found out by trying."""
+"""Privacy audit: empirical lower bounds on ε, for an observer who knows all data except one record (or node)."""

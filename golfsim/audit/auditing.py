@@ -1,9 +1,10 @@
-"""The privacy audit: how much ε a strategy is seen to spend at least, beside the ε that it states.
+"""The privacy audit: an empirical lower bound on the ε of a strategy, next to the ε that it states.
 
-A scenario's private layers run again and again in a network of a few nodes, on two neighbouring data sets. Which two
-is found by a first, short round over pairs that are the worst by construction and over random ones. Then the outputs
-of the worst pair are divided: one quarter to guess what tells the two data sets apart, one to choose the most telling
-event, and one half to bound its probabilities. So nothing that was tried before has a say in the confidence.
+The private layers of a scenario run many times in a network of a few nodes, on two neighbouring data sets. A first,
+short round chooses these two among pairs that are the worst by construction and random pairs. Then the outputs of the
+chosen pair are divided. One quarter serves to find scores that distinguish the two data sets, one quarter to choose the
+event that distinguishes them best, and one half to bound the probabilities of that event. So the choices do not affect
+the confidence.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 RANDOM_PAIRS = 6
-SHORT = 50  # the first round has for each pair so many times fewer runs than the main one, and
-FEWEST_SHORT = 10  # at least these
+SHORT = 50  # the first round has this many times fewer runs per pair than the main round,
+FEWEST_SHORT = 10  # but at least this many
 TOGETHER = "together"
-TRIED = 1000  # about so many events are chosen from: rare ones, which look good by chance, have to be that much better
+TRIED = 1000  # approximate number of candidate events: it corrects for rare events that look good by chance
 NOTHING = "nothing was released"
-MOST_TELLING = 1.0  # the ε that an audit sees best: with more, events of the other data set become rare
-Outputs = tuple[dict[str, Floats], dict[str, Floats]]  # on either data set, by layer: [runs, numbers]
+MOST_TELLING = 1.0  # the ε that an audit estimates best: above, events of the other data set become rare
+Outputs = tuple[dict[str, Floats], dict[str, Floats]]  # on each data set, by layer: [runs, numbers]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit found about one layer, or about all together, at one point of a scenario."""
+    """The result of an audit for one layer, or for all layers together, at one point of a scenario."""
 
     point: str
     layer: str
@@ -55,32 +56,32 @@ class Finding:
 
     @property
     def broken(self) -> bool:
-        """Whether more was seen to be spent than is stated."""
+        """Whether the lower bound exceeds the stated ε."""
         return self.stated is not None and self.bound > self.stated
 
 
 @dataclass(frozen=True)
 class Audit:
-    """All findings; they hold together with this confidence."""
+    """All findings; `confidence` is the confidence level of all lower bounds together."""
 
     findings: tuple[Finding, ...]
     confidence: float
-    ceiling: float  # no bound of so many runs can be above
+    ceiling: float  # the largest bound that this number of runs can give
 
     @property
     def broken(self) -> bool:
-        """Whether any layer spends more than it states."""
+        """Whether the lower bound of any layer exceeds its stated ε."""
         return any(finding.broken for finding in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the audit for programs."""
         found = [asdict(finding) | {"broken": finding.broken} for finding in self.findings]
         return {"confidence": self.confidence, "ceiling": self.ceiling, "broken": self.broken, "findings": found}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a finding is about: layers of a network that share a unit, and what is stated of them."""
+    """What a finding is about: layers of a network with the same unit, and their stated guarantee."""
 
     point: str
     network: Network
@@ -89,11 +90,11 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """The layer's, or what stands for all of them."""
+        """The name of the layer, or “together” for several layers."""
         return self.layers[0] if len(self.layers) == 1 else TOGETHER
 
     def of(self, outputs: Outputs) -> tuple[Floats, Floats]:
-        """All that these layers released on either data set, without repetition and what is the same in every run."""
+        """Return what these layers released on both data sets, without repeated and without constant columns."""
         one, other = (np.concatenate([side[name] for name in self.layers], axis=1) for side in outputs)
         both = np.concatenate([one, other])
         columns = np.sort(np.unique(both, axis=1, return_index=True)[1])
@@ -105,7 +106,7 @@ Pairs = Callable[[Audited], list[NeighbouringPair]]
 
 
 def all_pairs(size: Audited) -> list[NeighbouringPair]:
-    """The worst by construction, and some that nobody thought of."""
+    """Return the pairs that are the worst by construction, and some random pairs."""
     return neighbours.constructed(size.features, size.norm) + neighbours.drawn(size.features, size.norm, RANDOM_PAIRS)
 
 
@@ -118,10 +119,23 @@ def audit(
     every_point: bool = False,
     pairs: Pairs = all_pairs,
 ) -> Audit:
-    """Audit all private layers of a scenario; see the module for how.
+    """Audit all private layers of a scenario. The module docstring describes the method.
 
-    Of points of a sweep that differ in nothing but numbers only the one whose ε an audit sees best is tried, unless
-    `every_point` is asked for. `pairs` are what the first round chooses from.
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario; all points of its sweep are considered.
+    runs : int
+        Number of runs on each of the two neighbouring data sets.
+    seed : int, optional
+        Seed of the noise. Default: the seed of the scenario.
+    confidence : float
+        Confidence level of all lower bounds together.
+    every_point : bool
+        Audit all points of a sweep. Otherwise, of points that differ only in numbers, audit only the one whose ε an
+        audit estimates best.
+    pairs : callable
+        Returns the candidate pairs of the first round, given the size of the network.
     """
     subjects = list(_subjects(points(scenario), every_point))
     return audited(subjects, runs, scenario.seed if seed is None else seed, confidence, pairs)
@@ -129,7 +143,7 @@ def audit(
 
 def audited(subjects: list[Subject], runs: int, seed: int = 1, confidence: float = 0.95, pairs: Pairs = all_pairs
             ) -> Audit:  # fmt: skip
-    """Audit these layers; what is found holds for all of them with this confidence."""
+    """Audit these layers; `confidence` is that of all lower bounds together."""
     error = (1 - confidence) / 2 / max(len(subjects), 1)
     found = tuple(_found(subject, runs, seed, error, pairs) for subject in subjects)
     return Audit(found, confidence, bounds.ceiling(runs - runs // 2, error))
@@ -150,7 +164,7 @@ def _subjects(found: list[Point], every_point: bool) -> Iterator[Subject]:
 
 
 def subjects_of(scenario: Scenario, name: str = "") -> list[Subject]:
-    """Each private layer of a scenario, and all of one unit together if there are several."""
+    """Return each private layer of a scenario, and all layers with the same unit together if there are several."""
     network = Network(scenario)
     if not network.private:
         return []
@@ -164,7 +178,7 @@ def subjects_of(scenario: Scenario, name: str = "") -> list[Subject]:
 
 
 def hard_to_see(subjects: list[Subject]) -> float:
-    """How far from what an audit sees best the stated ε are, of those that are stated."""
+    """Return the mean distance (in log ε) of the stated ε from the ε that an audit estimates best."""
     stated = [subject.guarantee.epsilon for subject in subjects]
     far = [
         abs(math.log(epsilon / MOST_TELLING)) for epsilon in stated if epsilon is not None and 0 < epsilon < math.inf
@@ -188,7 +202,23 @@ def _found(subject: Subject, runs: int, seed: int, error: float, pairs: Pairs) -
 def _outputs(
     network: Network, pair: NeighbouringPair, unit: Unit, runs: int, seed: int, purposes: tuple[str, str]
 ) -> Outputs:
-    """What all layers release in many runs on either data set, each with the noise of its purpose and number."""
+    """Return what all layers release in many runs on both data sets.
+
+    Parameters
+    ----------
+    network : Network
+        The private layers and their sizes.
+    pair : NeighbouringPair
+        The two neighbouring data sets.
+    unit : Unit
+        Whether the data sets differ in one record or in one node.
+    runs : int
+        Number of runs on each data set.
+    seed : int
+        Seed of the noise.
+    purposes : tuple of str
+        The random streams of the two data sets: equal names give equal noise.
+    """
     sides = []
     for side, purpose in enumerate(purposes):
         layers = network.stack(pair, side, unit)
@@ -199,7 +229,7 @@ def _outputs(
 
 
 def _worst_pair(subject: Subject, pairs: list[NeighbouringPair], runs: int, seed: int) -> NeighbouringPair:
-    """The node and the pair that a few runs tell apart best; both data sets have the same noise, against chance."""
+    """Return the pair, with its node, that a few runs distinguish best, with equal noise on both data sets."""
     network, unit = subject.network, subject.guarantee.unit
 
     def apart(pair: NeighbouringPair) -> float:
@@ -211,7 +241,7 @@ def _worst_pair(subject: Subject, pairs: list[NeighbouringPair], runs: int, seed
 
 
 def tell_apart(one: Floats, other: Floats, error: float) -> tuple[str, float]:
-    """A lower bound on ε from outputs [runs, numbers] on two data sets, and the score that it is due to."""
+    """Return the name of the best score and a lower bound on ε, from outputs [runs, numbers] on two data sets."""
     if not one.shape[1]:
         return NOTHING, 0.0
     (fit, choose, test), (fit_n, choose_n, test_n) = (_quarters_and_half(outputs) for outputs in (one, other))
@@ -228,7 +258,7 @@ def tell_apart(one: Floats, other: Floats, error: float) -> tuple[str, float]:
 
 
 def _scored(score: scores.Score, one: Floats, other: Floats, turned: bool) -> tuple[Floats, Floats]:
-    """Scores of both; turned, they are large where the other data set is the likelier one, which then comes first."""
+    """Return the scores of both outputs; `turned` exchanges the data sets and the sign of the score."""
     return (-score(other), -score(one)) if turned else (score(one), score(other))
 
 
@@ -236,19 +266,19 @@ def _quarters_and_half(outputs: Floats) -> Iterable[Floats]:
     return np.split(outputs, [len(outputs) // 4, len(outputs) // 2])
 
 
-# How it is told
+# How it is reported
 
 
 def rendered(found: Audit) -> Table:
-    """A table for a terminal: what is broken is red."""
+    """Return the findings as a table for the terminal; a lower bound above the stated ε is red."""
     from rich.table import Table
     from rich.text import Text
 
     several = len({row.point for row in found.findings}) > 1
-    titles = ("layer", "unit", "stated ε", f"ε is at least ({found.confidence:g})", "worst pair", "runs")
+    titles = ("layer", "unit", "stated ε", f"lower bound on ε ({found.confidence:g})", "worst pair", "runs")
     table = Table(*(["point"] if several else []), *titles, box=None, pad_edge=False)
     for row in found.findings:
-        stated = "nothing" if row.stated is None else f"{row.stated:.4g}"
+        stated = "none" if row.stated is None else f"{row.stated:.4g}"
         words = (row.layer, row.unit, stated, f"{row.bound:.3f}", row.pair, f"2 × {row.runs}")
         style = "bold red" if row.broken else ""
         table.add_row(*(Text(word, style) for word in ((row.point, *words) if several else words)))
@@ -256,15 +286,21 @@ def rendered(found: Audit) -> Table:
 
 
 def summary(found: Audit) -> str:
-    """What the table means."""
+    """Return the conclusion of the audit as text."""
     if not found.findings:
         return "no layer uses private data: there is nothing to audit"
     broken = [row for row in found.findings if row.broken]
-    lines = [f"broken: “{row.layer}” states ε = {row.stated:g} and spends at least {row.bound:.3f}" for row in broken]
+    lines = [
+        f"broken: “{row.layer}” states ε = {row.stated:g}, but its ε is at least {row.bound:.3f}" for row in broken
+    ]
     if not broken:
-        lines.append("nothing was seen to spend more than it states")
-    lines += [f"“{row.layer}” released nothing that an audit can see" for row in found.findings if row.score == NOTHING]
+        lines.append("no lower bound exceeds the stated ε")
+    lines += [
+        f"“{row.layer}” released nothing that the audit observes" for row in found.findings if row.score == NOTHING
+    ]
     seldom = [row for row in found.findings if row.stated is not None and row.stated > found.ceiling]
     if seldom or any(row.stated is None for row in found.findings):
-        lines.append(f"so many runs cannot show more than ε = {found.ceiling:.3g}; more need more runs")
+        lines.append(
+            f"with this number of runs, no lower bound can exceed {found.ceiling:.3g}; use more runs for a larger ε"
+        )
     return "\n".join(lines)

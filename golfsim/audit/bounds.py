@@ -1,8 +1,8 @@
-"""From scores of many outputs on two neighbouring data sets to a lower bound on ε.
+"""Lower bounds on ε from scores of many outputs on two neighbouring data sets.
 
-ε-privacy says P[output in S on D] ≤ e^ε·P[output in S on D'] for every set S. For one S, both probabilities are
-bounded from outputs that had no say in its choice by Clopper & Pearson's limits (1934), each with an error rate of
-`error`; ln(lower limit / upper limit) is then above the true ε at most once in 1/(2·error) times.
+ε-privacy states P[output in S on D] ≤ e^ε·P[output in S on D'] for every set S. For one S, both probabilities are
+bounded by the limits of Clopper & Pearson (1934), from outputs that were not used to choose S, each with an error rate
+of `error`. Then ln(lower limit / upper limit) exceeds the true ε with probability 2·error at most.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 QUANTILES = np.concatenate([np.linspace(0.3, 0.95, 40), np.linspace(0.955, 0.9995, 30)])
-TIES = 1e-9  # scores that only rounding tells apart are on the same side of a threshold
+TIES = 1e-9  # scores that differ only by rounding are on the same side of a threshold
 
 
 def limits(hits: Any, n: int, error: float) -> tuple[Floats, Floats]:
-    """Clopper–Pearson limits of probabilities with so many hits in n, each wrong with probability `error` at most."""
+    """Return the Clopper–Pearson limits of probabilities from `hits` in n, each wrong with probability ≤ `error`."""
     from scipy import stats
 
     hits = np.asarray(hits, np.float64)
@@ -29,21 +29,21 @@ def limits(hits: Any, n: int, error: float) -> tuple[Floats, Floats]:
 
 
 def bounds_at(one: Floats, other: Floats, thresholds: Any, error: float) -> Floats:
-    """The lower bound on ε from each event “the score is at least this threshold”; −∞ where it never happens."""
+    """Return the lower bound on ε from each event “score ≥ threshold”; −∞ if the event never occurs."""
     hits, others = (np.array([(scores >= t).sum() for t in np.atleast_1d(thresholds)]) for scores in (one, other))
     low, (_, high) = limits(hits, one.size, error)[0], limits(others, other.size, error)
     return np.log(low, out=np.full(low.shape, -math.inf), where=low > 0) - np.log(high)
 
 
 class Threshold(NamedTuple):
-    """The threshold that tells most, and what it tells about the outputs that it was chosen on."""
+    """The threshold with the largest lower bound, and this bound on the outputs that it was chosen on."""
 
     threshold: float
     bound: float
 
 
 def best_event(one: Floats, other: Floats, error: float) -> Threshold:
-    """Choose a threshold for scores that are large where the first data set is the likelier one."""
+    """Choose a threshold for scores that are large if the first data set is more likely."""
     thresholds = np.unique(np.quantile(np.concatenate([one, other]), QUANTILES, method="lower")) - TIES
     found = bounds_at(one, other, thresholds, error)
     best = int(found.argmax())
@@ -51,12 +51,12 @@ def best_event(one: Floats, other: Floats, error: float) -> Threshold:
 
 
 def lower_bound(one: Floats, other: Floats, error: float) -> float:
-    """A lower bound on ε: the threshold is chosen on one half of the scores, and tried on the other one."""
+    """Return a lower bound on ε: the threshold is chosen on one half of the scores and evaluated on the other half."""
     (train, test), (train_n, test_n) = (np.array_split(scores, 2) for scores in (one, other))
     threshold = best_event(train, train_n, error).threshold
     return float(bounds_at(test, test_n, threshold, error)[0])
 
 
 def ceiling(n: int, error: float) -> float:
-    """The largest bound that n outputs of each data set can give: all of one in the event, none of the other."""
+    """Return the largest bound that n outputs per data set can give: all of one in the event, none of the other."""
     return float(np.log(limits(n, n, error)[0]) - np.log(limits(0, n, error)[1]))

@@ -1,4 +1,4 @@
-"""Neighbouring data sets: one record, or all records of one node, is another one; all others are the same."""
+"""Neighbouring data sets: they differ in one record, or in all records of one node."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ from numpy.typing import NDArray
 
 
 class Record(NamedTuple):
-    """Features of length 1 at the most, and a label."""
+    """Features of norm at most 1, and a label."""
 
     x: NDArray[np.float32]
     label: int
 
 
 class NeighbouringPair(NamedTuple):
-    """A record as it is in one data set and in the other, and what all other records are."""
+    """A record as it is in each of two data sets, and the value of all other records (`crowd`)."""
 
     name: str
     one: Record
     other: Record
     crowd: Record
-    node: int = -1  # whose record it is: the last one's
+    node: int = -1  # the node of the record; default: the last one
 
     @property
     def sides(self) -> tuple[Record, Record]:
-        """The record in either data set."""
+        """The record in each data set."""
         return self.one, self.other
 
 
 def constructed(features: int, norm: str) -> list[NeighbouringPair]:
-    """Pairs that lie as far apart as records can, among others that pull a model to either side or across."""
+    """Return pairs of records at maximal distance, with other records that agree, oppose or are orthogonal."""
     axes = np.eye(max(features, 2), features, dtype=np.float32)
     first, second = axes[0], axes[1]
     changes = {
-        "another label": (Record(first, 1), Record(first, 0)),
-        "another record, another label": (Record(first, 1), Record(second, 0)),
-        "another record": (Record(first, 1), Record(second, 1)),
-        "the opposite record": (Record(first, 1), Record(-first, 1)),
-        "the opposite record, another label": (Record(first, 1), Record(-first, 0)),
-        "no record to speak of": (Record(first, 1), Record(0 * first, 1)),
+        "different label": (Record(first, 1), Record(first, 0)),
+        "different features and label": (Record(first, 1), Record(second, 0)),
+        "different features": (Record(first, 1), Record(second, 1)),
+        "opposite features": (Record(first, 1), Record(-first, 1)),
+        "opposite features, different label": (Record(first, 1), Record(-first, 0)),
+        "zero features": (Record(first, 1), Record(0 * first, 1)),
     }
     aside = _to_length(np.array([-0.55 * first + 0.83 * second, -0.55 * first - 0.83 * second]), norm)
-    changes["both against most others"] = Record(aside[0], 1), Record(aside[1], 1)
-    crowds = {"for it": Record(first, 1), "against it": Record(first, 0), "across": Record(second, 1)}
+    changes["both opposed to the first axis"] = Record(aside[0], 1), Record(aside[1], 1)
+    crowds = {"agree": Record(first, 1), "oppose": Record(first, 0), "are orthogonal": Record(second, 1)}
     return [
-        NeighbouringPair(f"{change}, others {crowd}", *records, others)
+        NeighbouringPair(f"{change}; others {crowd}", *records, others)
         for change, records in changes.items()
         for crowd, others in crowds.items()
     ]
 
 
 def _to_length(x: NDArray[Any], norm: str) -> NDArray[np.float32]:
-    """Records of length 1, or just below it in single precision."""
+    """Return records of norm 1, or just below it in single precision."""
     length = np.linalg.norm(x, 1 if norm == "l1" else 2, axis=-1, keepdims=True)
     return np.asarray(x / (length * (1 + 1e-6)), np.float32)
 
 
 def drawn(features: int, norm: str, number: int) -> list[NeighbouringPair]:
-    """Random pairs among random others, always the same ones: what nobody thought of."""
+    """Return random pairs with random other records, drawn with a fixed seed."""
     rng = np.random.default_rng(number)
     signed = rng.exponential(size=(number, 3, features)) * rng.choice([-1, 1], (number, 3, features))
     x = _to_length(signed, norm)

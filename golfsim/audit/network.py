@@ -1,8 +1,8 @@
-"""A scenario's private layers in a network of a few nodes, run again and again with other noise.
+"""The private layers of a scenario in a network of a few nodes, run many times with different noise.
 
-Whoever attacks knows all but the noise: who met whom, which groups formed, what was asked. So all of that is the same
-in every run, and only what a layer calls secret is drawn anew. Nobody leaves and no message is lost, which can only
-show more. Every node can meet every other, whatever the overlay.
+The attacker knows everything except the noise: which nodes met, which groups formed, what was asked. Therefore all of
+that is equal in every run, and only what a layer declares as secret is redrawn. No node leaves and no message is lost,
+which can only reveal more. Every node can meet every other node, whatever the overlay.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEDULE = ("first", "until", "every")
 
 
 class Network:
-    """What an audit runs: the private layers of a scenario, those they build on, and sizes that fit all of them."""
+    """What an audit runs: the private layers of a scenario, the layers below them, and sizes that suit all of them."""
 
     def __init__(self, scenario: Scenario) -> None:
         everything = scenario.stack(scenario.seed, RawRecords.stand_in() if scenario.data else None)
@@ -39,7 +39,7 @@ class Network:
         self.classes = loading.shape(scenario.data, scenario.folder)[2] if scenario.data else 2
 
     def stack(self, pair: NeighbouringPair, side: int, unit: Unit) -> Layers:
-        """The layers over one of two neighbouring data sets; set up anew for each run."""
+        """Return the layers over one of two neighbouring data sets; each run sets them up again."""
         return self.scenario.stack(self.scenario.seed, self._raw(pair, pair.sides[side], unit))
 
     def _raw(self, pair: NeighbouringPair, changed: Record, unit: Unit) -> RawRecords:
@@ -60,7 +60,7 @@ class Network:
         return World(self.size.nodes, seed, threads=1, shuffled=shuffled, transport=transport)
 
     def run(self, layers: Layers, noise: int) -> dict[str, NDArray[np.float64]]:
-        """What each private layer released in all cycles, one number after the other."""
+        """Run once. Return the numbers that each private layer released in all cycles."""
         world = self._world()
         for layer in layers.values():
             layer.redraw_secrets(noise)
@@ -77,14 +77,14 @@ class Network:
         return {name: np.concatenate(parts) for name, parts in released.items()}
 
     def guarantees(self, pair: NeighbouringPair) -> dict[str, Guarantee]:
-        """What each private layer states after a run."""
+        """Return the guarantee that each private layer states after a run."""
         layers = self.stack(pair, 0, "record")
         self.run(layers, 0)
         return {name: layers[name].guarantee() for name in self.private}
 
 
 def _below(layer: Protocol[Any]) -> set[str]:
-    """The layer's name and those of all layers that it builds on."""
+    """Return the name of the layer and those of all layers below it."""
     names = {layer.name}
     for _, value in layer.config:
         if isinstance(value, Protocol) and not isinstance(value, RawRecords):
@@ -93,7 +93,7 @@ def _below(layer: Protocol[Any]) -> set[str]:
 
 
 def _largest(wanted: list[Audited]) -> Audited:
-    """As large as all of them need, with records that suit all."""
+    """Return the smallest size that suits all layers, with records that suit all."""
     sizes = np.array([each[:4] for each in wanted] or [Audited()[:4]]).max(axis=0)
     nodes, records, features, cycles = sizes.tolist()
     return Audited(nodes, records, features, cycles, "l2" if {each.norm for each in wanted} == {"l2"} else "l1")

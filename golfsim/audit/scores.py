@@ -1,7 +1,7 @@
-"""Scores of what was released: numbers that are large where one of two data sets is the likelier one.
+"""Scores of released numbers: a score is large if the first of two data sets is more likely.
 
-The most telling score is the likelihood ratio, which is not known. Some guesses at it are made from one part of the
-outputs; which of them tells most shows on another part. Whatever is guessed, a bound from a third part holds.
+The best score is the likelihood ratio, which is unknown. Several approximations of it are fitted on one part of the
+outputs, and another part shows which of them distinguishes best. A bound from a third part is valid for any score.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Floats = NDArray[np.float64]
 Score = Callable[[Floats], Floats]
 
 BINS = 16
-FINEST = 1e-4  # of a column's spread: less is rounding of single precision, not noise
+FINEST = 1e-4  # of the spread of a column: less is rounding in single precision, not noise
 
 
 def guesses(one: Floats, other: Floats) -> Iterator[tuple[str, Score]]:
-    """Scores of outputs [runs, numbers] with their names, guessed from outputs on both data sets."""
+    """Yield scores of outputs [runs, numbers] with their names, fitted on outputs on both data sets."""
     innovate = innovations(one, other)
     views: dict[str, Score] = {"numbers": lambda x: x, "innovations": innovate}
     for name, view in views.items():
@@ -37,10 +37,10 @@ def _then(view: Score, columns: list[int] | slice, score: Score) -> Score:
 
 
 def innovations(one: Floats, other: Floats) -> Score:
-    """What is new in each number, given those before it: its rest after the best linear guess from them.
+    """Return the function to the innovations: the residual of each number after the best linear prediction.
 
-    Noise that is carried on, as in a model that is updated again and again, is taken off so, and the noise of every
-    step stands alone. The numbers have a spread of about 1 each.
+    Each number is predicted from the numbers before it. This removes accumulated noise, as in a model that is updated
+    repeatedly, and leaves the noise of each single step. Each innovation has a standard deviation of about 1.
     """
     within = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
     spread = np.where(within.std(axis=0) > 0, within.std(axis=0), 1.0)
@@ -56,14 +56,14 @@ def innovations(one: Floats, other: Floats) -> Score:
 
 
 def distance(one: Floats, other: Floats) -> float:
-    """How far the two middles are apart, by the spread of each number around them."""
+    """Return the distance of the two mean outputs, in units of the standard deviation of each number."""
     apart = one.mean(axis=0) - other.mean(axis=0)
     spread = np.sqrt((one.var(axis=0) + other.var(axis=0)) / 2)
     return float(np.linalg.norm(apart / np.maximum(spread, FINEST * np.abs(apart).max(initial=FINEST))))
 
 
 def _most_telling(one: Floats, other: Floats) -> list[list[int]]:
-    """The single number that tells most, the two, four, … that do, and all of them."""
+    """Return the columns of the one, two, four, … numbers that distinguish the data sets best, and all columns."""
     apart = [float(np.abs(bin_by_bin(one[:, [j]], other[:, [j]])(np.concatenate([one, other])[:, [j]])).mean())
              for j in range(one.shape[1])]  # fmt: skip
     order = np.argsort(apart)[::-1].tolist()
@@ -72,7 +72,7 @@ def _most_telling(one: Floats, other: Floats) -> list[list[int]]:
 
 
 def bin_by_bin(one: Floats, other: Floats) -> Score:
-    """The sum of each number's log-likelihood ratio, as counted in bins: right for independent numbers."""
+    """Return the sum of log-likelihood ratios of all numbers, counted in bins: correct for independent numbers."""
     both = np.concatenate([one, other])
     edges = [np.unique(np.quantile(column, np.linspace(0, 1, BINS + 1)[1:-1], method="lower")) for column in both.T]
     tables = [_log_ratio(*columns) for columns in zip(one.T, other.T, edges, strict=True)]
@@ -92,7 +92,7 @@ def _log_ratio(one: Floats, other: Floats, edges: Floats) -> Floats:
 
 
 def nearer(one: Floats, other: Floats, order: int) -> Score:
-    """How much nearer an output is to the middle of the first data set's than to that of the other's."""
+    """Return the score by distance: how much nearer an output is to the median of the first data set's outputs."""
     here, there = np.median(one, axis=0), np.median(other, axis=0)
     return lambda x: np.asarray(
         np.linalg.norm(x - there, order, axis=1) - np.linalg.norm(x - here, order, axis=1), np.float64

@@ -1,4 +1,4 @@
-"""How fast the simulator is on this machine, as ratios to bare loops and to a memory copy where machines differ."""
+"""Benchmarks of the simulator on this machine, as ratios to bare loops and to a memory copy where machines differ."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ USUAL = tuple(name for name in SECTIONS if name not in ("growth", "large"))
 
 
 def measure(sections: Iterable[str] = USUAL) -> Iterator[Row]:
-    """The figures of these sections, one after the other."""
+    """Yield the results of these sections, one after the other."""
     for name in sections:
         yield from SECTIONS[name]()
 
 
 def line(row: Row) -> str:
-    """A figure as text."""
+    """Return a result as one line of text."""
     rest = (f"{key} {value:,}" for key, value in row.items() if key != "name")
     return f"{row['name']:34}" + "   ".join(rest)

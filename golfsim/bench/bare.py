@@ -1,4 +1,4 @@
-"""The plainest loops that do what a protocol does, to hold it against: no layers, no faults, nothing counted."""
+"""The simplest loops that do the work of a protocol, as a reference: no layers, no faults, no counters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = np.uint64(1)
 
 @kernel
 def change_rows(rows, cycle):
-    """As many random rows as there are, one after the other: what the memory allows, since nothing is computed."""
+    """Increment as many random rows as there are, one after the other: a bound by memory, since nothing is computed."""
     for i in range(len(rows)):
         prefetch(rows, below(draw(KEY, cycle, i + AHEAD, 0), len(rows)))
         j = below(draw(KEY, cycle, i, 0), len(rows))
@@ -31,7 +31,25 @@ def change_rows(rows, cycle):
 
 @kernel
 def golf_cycle(w, age, x, sign, peer, cycle, lam):
-    """Every node sends its model to a random one, which updates it with its record and takes the mean with its own."""
+    """Run a cycle: each node sends its model to a random peer, which updates it and averages it with its own.
+
+    Parameters
+    ----------
+    w : array of float32, shape (nodes, features)
+        The models.
+    age : array of int32, shape (nodes,)
+        Number of updates of each model.
+    x : array of float32, shape (nodes, features)
+        One record per node.
+    sign : array of float32, shape (nodes,)
+        The labels, 1 or −1.
+    peer : array of int32, shape (nodes,)
+        Working space for the chosen peers.
+    cycle : int
+        The number of the cycle.
+    lam : float
+        The regularisation λ.
+    """
     for i in range(len(w)):
         j = below(draw(KEY, cycle, i, 0), len(w) - 1)
         peer[i] = j + (j >= i)
@@ -48,7 +66,7 @@ def golf_cycle(w, age, x, sign, peer, cycle, lam):
 
 
 def golf(nodes: int, features: int) -> Callable[[], None]:
-    """A function that makes one cycle of Golf on random records, one each."""
+    """Return a function that runs one cycle of Golf on random records, one per node."""
     rng = np.random.default_rng(1)
     x = rng.random((nodes, features), np.float32) / features
     sign = np.where(rng.random(nodes) < 0.4, 1, -1).astype(np.float32)
@@ -58,7 +76,7 @@ def golf(nodes: int, features: int) -> Callable[[], None]:
 
 
 def newscast(nodes: int, view: int) -> Callable[[], None]:
-    """A function that makes one cycle of Newscast: the protocol's own merge in a loop without anything else."""
+    """Return a function that runs one cycle of Newscast: only the merge of the protocol, in a loop."""
     layer = find("newscast", Path())
     module = sys.modules[layer.__module__]
     lay, merge, descriptor, expect = module.lay, module.merge, module.descriptor, module.expect

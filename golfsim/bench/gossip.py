@@ -1,4 +1,4 @@
-"""How fast gossip is: against bare loops, against the memory, with several threads, with faults, and how cost grows."""
+"""The speed of gossip: relative to bare loops and to memory, with several threads, with faults, and its growth."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ HARD = {
     "transport": {"loss": 0.5, "delay": [1, 10]},
     "churn": [{"kind": "lognormal", "online": 0.9, "mu": 5.0, "sigma": 1.0}],
 }
-FEWEST, MOST = 6, 16  # cycles at a time: work beside the next cycle shows from the second on
+FEWEST, MOST = 6, 16  # cycles per measurement: work that overlaps with the next cycle appears from the second on
 SETTLED = 25  # cycles until as many messages arrive as are sent
 
 
 def copying() -> Callable[[], None]:
-    """A plain copy of more memory than any cache holds."""
+    """Return a function that copies more memory than any cache holds."""
     source, target = np.ones(COPY_BYTES // 8), np.empty(COPY_BYTES // 8)
     return lambda: np.copyto(target, source)
 
 
 def memory() -> Iterator[Row]:
-    """What the memory allows: bytes read and written a second by a plain copy."""
+    """Measure the speed of memory: bytes read and written per second by a copy."""
     yield {"name": "memory copy", "GB/s": round(2 * COPY_BYTES / best_of(copying()) / 1e9, 2)}
 
 
 def cycles(simulation: Simulation, count: int) -> Callable[[], None]:
-    """A function that makes so many cycles."""
+    """Return a function that runs this many cycles."""
 
     def run() -> None:
         for _ in range(count):
@@ -46,12 +46,12 @@ def cycles(simulation: Simulation, count: int) -> Callable[[], None]:
 
 
 def at_a_time(nodes: int) -> int:
-    """How many cycles are timed together."""
+    """Return how many cycles are timed together."""
     return max(FEWEST, min(MOST, 200_000 // nodes))
 
 
 def protocols() -> Iterator[Row]:
-    """Newscast, Golf, and Golf over Newscast on one thread and on two, as shares of what bare loops reach."""
+    """Measure Newscast, Golf, and Golf over Newscast on one and two threads, relative to bare loops."""
     for nodes in SIZES:
         yield from _at_size(nodes)
 
@@ -86,7 +86,7 @@ def _repeated(run: Callable[[], None], count: int) -> Callable[[], None]:
 
 
 def faults() -> Iterator[Row]:
-    """Golf over Newscast with loss 0.5, delays of 1 to 10 cycles and churn, as a share of the rate without faults."""
+    """Measure Golf over Newscast with loss 0.5, delays of 1 to 10 cycles and churn, relative to no faults."""
     for nodes in SIZES[:2]:
         count = at_a_time(nodes)
         trees: dict[str, dict[str, Any]] = {"without": {}, "with": HARD}
@@ -99,9 +99,9 @@ def faults() -> Iterator[Row]:
 
 
 def large_models(nodes: int = 8000, features: int = 784, classes: int = 10) -> Iterator[Row]:
-    """Golf with models as large as MNIST's, as a share of the memory's speed.
+    """Measure Golf with models of the size of MNIST, relative to the speed of memory.
 
-    Of each event the sender's model is read, the receiver's read and written, and a record read.
+    Each event reads the model of the sender, reads and writes that of the receiver, and reads a record.
     """
     each = 4 * features * (3 * classes + 1)
     for threads in (1, 2):
@@ -122,13 +122,13 @@ def _synthetic(folder: Path, nodes: int, features: int, classes: int) -> Any:
 
 
 def growth() -> Iterator[Row]:
-    """How the cost of a node-cycle grows with view size, and with what a model holds."""
+    """Measure how the cost of a node-cycle grows with the size of the view and with the size of the model."""
     for view in (5, 10, 20, 30, 40, 60, 100):
         run = cycles(Simulation(scenario(20_000, [NEWSCAST | {"view": view}])), 4)
-        yield {"name": "Newscast by view", "view": view, "ns a node": round(best_of(run) / 4 / 20_000 * 1e9)}
+        yield {"name": "Newscast by view", "view": view, "ns per node": round(best_of(run) / 4 / 20_000 * 1e9)}
     for features, classes in ((10, 2), (57, 2), (200, 2), (784, 2), (57, 3), (57, 10), (784, 10)):
         nodes = max(1000, 2_000_000 // (features * (1 if classes == 2 else classes)))
         with tempfile.TemporaryDirectory() as folder:
             simulation = Simulation(_synthetic(Path(folder), nodes, features, classes))
         row = {"name": "Golf by model", "features": features, "classes": classes, "nodes": nodes}
-        yield row | {"ns a node": round(best_of(simulation.step) / nodes * 1e9)}
+        yield row | {"ns per node": round(best_of(simulation.step) / nodes * 1e9)}

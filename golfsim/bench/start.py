@@ -1,4 +1,4 @@
-"""How long the program takes to start, to observe, and to hold ten million nodes: in processes of their own."""
+"""The time to start the program and to observe nodes, and the cost of ten million nodes, in separate processes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from golfsim.sim.simulation import Simulation
 GIB = 2**30
 MANY = 10_000_000
 
-# What a process of its own prints: seconds of set-up, of the quickest cycle, the most memory it held, and seconds in
-# which as many random rows of the same size are changed.
+# A separate process prints: seconds of set-up, seconds of the quickest cycle, the peak of memory, and seconds to change
+# as many random rows of the same size.
 LARGE = """
 import sys
 from golfsim.bench import start
@@ -33,7 +33,7 @@ print(start.random_rows(name, nodes))
 
 
 def starts() -> Iterator[Row]:
-    """Seconds of `golfsim --help` and of a warm quickstart, from the command to the written log and picture."""
+    """Measure seconds of `golfsim --help` and of a warm quickstart, from the command to the written log and figure."""
     yield {"name": "golfsim --help", "seconds": round(min(_seconds("--help") for _ in range(5)), 2)}
     quickstart = str(shipped("scenarios") / "quickstart.toml")
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +48,7 @@ def _seconds(*words: str) -> float:
 
 
 def observing(features: int = 784, classes: int = 10, records: int = 10_000) -> Iterator[Row]:
-    """Seconds to measure 100 nodes with models as large as MNIST's on 10,000 records."""
+    """Measure seconds to observe 100 nodes with models of the size of MNIST on 10,000 records."""
     rng = np.random.default_rng(1)
     simulation = Simulation(scenario(200, [UNIFORM, GOLF]))
     layer = simulation.layer("learning")
@@ -61,19 +61,19 @@ def observing(features: int = 784, classes: int = 10, records: int = 10_000) -> 
 
 
 def large() -> Iterator[Row]:
-    """Ten million nodes: node-cycles a second, set-up and memory, each in a process of its own."""
+    """Measure ten million nodes: node-cycles per second, set-up and memory, each in a separate process."""
     for name in ("Newscast", "Golf"):
         for nodes in (MANY // 10, MANY):
             command = [sys.executable, "-c", LARGE, name, str(nodes)]
-            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-            setup, cycle, memory, bare = (float(word) for word in told)
+            printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            setup, cycle, memory, bare = (float(word) for word in printed)
             row = {"name": f"{name}, alone", "nodes": nodes, "node-cycles/s": round(nodes / cycle)}
             row |= {"set-up s": round(setup, 1), "GiB": round(memory / GIB, 2)}
             yield row | {"random rows/s": round(nodes / bare), "share": round(bare / cycle, 2)}
 
 
 def cycles_of(name: str, nodes: int) -> tuple[float, float]:
-    """Seconds of set-up with the first cycle, and of the quickest of a few more."""
+    """Return seconds of set-up with the first cycle, and seconds of the quickest of a few more cycles."""
     layers = {"Newscast": [NEWSCAST], "Golf": [UNIFORM, GOLF]}[name]
     begun = time.perf_counter()
     simulation = Simulation(scenario(nodes, layers))
@@ -88,7 +88,7 @@ def cycles_of(name: str, nodes: int) -> tuple[float, float]:
 
 
 def random_rows(name: str, nodes: int) -> float:
-    """Seconds in which as many random rows as there are nodes, of the protocol's size, are read and written."""
+    """Return seconds to read and write as many random rows as there are nodes, of the size of the protocol's state."""
     shape, kind = {"Newscast": ((nodes, 20), np.int64), "Golf": ((nodes, 57), np.float32)}[name]
     rows = np.ones(shape, kind)
     return best_of(lambda: bare.change_rows(rows, 1))

@@ -1,4 +1,4 @@
-"""How fast the perturbation strategies and the fits of single nodes are."""
+"""The speed of the perturbation strategies and of the fits of single nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from golfsim.sim.simulation import Simulation
 
 
 def rows() -> Iterator[Row]:
-    """All of them."""
+    """Yield all results."""
     yield noisy_updates(float("inf"))
     yield noisy_updates(2.0**35)
     yield sklearn_updates()
@@ -29,7 +29,7 @@ def rows() -> Iterator[Row]:
 
 
 def noisy_updates(epsilon: float) -> Row:
-    """Updates a second of gradient descent on a tour over Spambase, one thread."""
+    """Measure updates per second of gradient descent on a tour over Spambase, on one thread."""
     walk = {"name": "learning", "use": "gradient_perturbation", "peers": "peers", "records": "raw", "path": "tour"}
     privacy = {"hops": "all", "epsilon": epsilon, "schedule": {"kind": "uniform", "visits": 2**30}}
     simulation = Simulation(scenario(4140, [{"name": "peers", "use": "uniform"}, walk | privacy]))
@@ -39,7 +39,7 @@ def noisy_updates(epsilon: float) -> Row:
 
 
 def sklearn_updates() -> Row:
-    """Updates a second of scikit-learn's SGDClassifier (hinge) on the same records, from the time of further epochs."""
+    """Measure updates per second of scikit-learn's SGDClassifier (hinge) on the same records, from later epochs."""
     from sklearn.linear_model import SGDClassifier
 
     records = Simulation(scenario(4140, [{"name": "peers", "use": "uniform"}, GOLF])).layer("learning").config.records
@@ -53,7 +53,7 @@ def sklearn_updates() -> Row:
 
 
 def published_numbers() -> Row:
-    """Noisy numbers a second that data perturbation publishes, on one thread: 10 classes of 784 features, as MNIST."""
+    """Measure noisy numbers per second of data perturbation on one thread: 10 classes of 784 features, as MNIST."""
     layer = find("data_perturbation", Path())
     publish = sys.modules[layer.__module__].publish_per_class
     records, classes, features = 500, 10, 784
@@ -66,7 +66,7 @@ def published_numbers() -> Row:
 
 
 def perturbed_bits(values: int) -> Row:
-    """Bits a second of perturbed one-hot strings of so many bits, drawn and counted on one thread."""
+    """Measure bits per second of perturbed one-hot strings of this length, drawn and counted on one thread."""
     histograms = import_module(find("anonml", Path()).__module__.rpartition(".")[0] + ".histograms")
     plan = histograms.plan_of([histograms.perturbation("pq", epsilon=1.0, values=values)])
     peers = np.arange((1 << 22) // values, dtype=np.int32)
@@ -76,10 +76,10 @@ def perturbed_bits(values: int) -> Row:
 
 
 def fits(nodes: int = 10_000, records: int = 300, features: int = 58, threads: int = 2) -> Row:
-    """Logistic regressions a second, all nodes in one call, and how many times scikit-learn's called node by node.
+    """Measure logistic regressions per second, all nodes in one call, and the ratio to scikit-learn per node.
 
-    scikit-learn fits a sample of the same nodes, on one thread (for problems of this size more make it slower), to its
-    own, looser tolerance.
+    scikit-learn fits a sample of the same nodes on one thread (for problems of this size more threads are slower), to
+    its own, larger tolerance.
     """
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
@@ -103,7 +103,7 @@ def fits(nodes: int = 10_000, records: int = 300, features: int = 58, threads: i
 
 
 def spam_like(nodes: int, records: int, features: int) -> Rows:
-    """Sparse non-negative records of L2 length 1, with labels that a linear model tells nine times out of ten."""
+    """Return sparse non-negative records of L2 norm 1; a linear model predicts nine of ten labels correctly."""
     rng = np.random.default_rng(1)
     x = np.empty((nodes * records, features), np.float32)
     label = np.empty(len(x), np.int32)

@@ -1,4 +1,4 @@
-"""How things are timed: the least disturbed of several tries, what is compared in turns."""
+"""Timing: the minimum of several measurements; functions to compare are called in turns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPAMBASE = {"set": "spambase", "scale": ["minmax", "l1"]}
 
 
 def scenario(nodes: int, layers: list[dict[str, Any]], more: dict[str, Any] | None = None) -> Scenario:
-    """A network of so many nodes without observation, and with whatever else is asked for."""
+    """Return a scenario with this many nodes and these layers, without observation; `more` adds tables."""
     data = {"data": SPAMBASE} if any("records" in layer for layer in layers) else {}
     return Scenario.of(
         {"name": "benchmark", "seed": 1, "cycles": 2**30, "nodes": {"number": nodes, "repeat": True, "leave_out": True}}
@@ -30,9 +30,9 @@ def scenario(nodes: int, layers: list[dict[str, Any]], more: dict[str, Any] | No
 
 
 def race(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Seconds of the quickest call of each, called in turns so that what disturbs one disturbs all.
+    """Return seconds of the quickest call of each function, called in turns so that disturbances affect all equally.
 
-    The first call of each, which compiles, does not count.
+    The first call of each function, which compiles, does not count.
     """
     for run in runs.values():
         run()
@@ -47,5 +47,5 @@ def race(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def best_of(run: Callable[[], Any]) -> float:
-    """Seconds of the quickest of several calls."""
+    """Return seconds of the quickest of several calls."""
     return race({"": run})[""]

@@ -1,5 +1,5 @@
 """The command line."""
 
-from golfsim.cli.commands import main
+from golfsim.cli.app import main
 
 __all__ = ["main"]

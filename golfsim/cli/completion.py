@@ -1,4 +1,4 @@
-"""What a shell offers when a user presses the tab key. Nothing heavy is imported: it must answer at once."""
+"""Completion of words in the shell. Nothing heavy is imported, since it must answer at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
 
 
 def files(incomplete: str) -> list[str]:
-    """Scenario files and folders below the working folder, and the scenarios that come with golfsim."""
+    """Return scenario files and folders below the working folder, and the scenarios shipped with golfsim."""
     folder = incomplete[: incomplete.rfind("/") + 1]
     found = list(Path(folder or ".").glob("*")) if Path(folder or ".").is_dir() else []
     own = [f"{folder}{path.name}" for path in found if path.suffix == ".toml" and path.is_file()]
@@ -26,23 +26,23 @@ def files(incomplete: str) -> list[str]:
 
 
 def topics(incomplete: str) -> list[str]:
-    """What can be listed."""
+    """Return the topics of `golfsim list`."""
     return _beginning(incomplete, TOPICS)
 
 
 def named(topic: str | None, incomplete: str) -> list[str]:
-    """The names within a topic, of those that are known without loading anything."""
+    """Return the names within a topic that are known without loading anything."""
     names = _NAMES.get(topic or "", lambda: ())
     return _beginning(incomplete, names())
 
 
 def sets(incomplete: str) -> list[str]:
-    """Data sets that have a card."""
+    """Return the data sets that have a card."""
     return named("datasets", incomplete)
 
 
 def pages(incomplete: str) -> list[str]:
-    """Pages of the manual."""
+    """Return the pages of the manual."""
     return _beginning(incomplete, manual.pages())
 
 

@@ -1,4 +1,4 @@
-"""What was published, for use outside: Parquet with the guarantee in its metadata."""
+"""Export of published records for other programs: Parquet with the guarantee in its metadata."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ if TYPE_CHECKING:
     from golfsim.sim.simulation import Simulation
 
 WARNING = (
-    "for research, not for release: the noise is simulated, and whoever knows or guesses the seed can take it away"
+    "for research, not for release: the noise is simulated, and anyone who knows or guesses the seed can remove it"
 )
 
 
 def find(simulation: Simulation, name: str | None) -> Published[Any]:
-    """The publishing layer of that name, or the only one."""
+    """Return the publishing layer of that name, or the only one."""
     layers = {key: layer for key, layer in simulation.layers.items() if isinstance(layer, Published)}
     if name is None and len(layers) == 1:
         return next(iter(layers.values()))
     if name not in layers:
+        what = "several layers publish records" if layers else "no layer publishes records"
         hint = nearest(name or "", layers) if layers else "add a layer that publishes, e.g. data_perturbation"
-        raise UserError(
-            f"there is no publishing layer “{name or ''}”" if name else "which publishing layer?", hint=hint
-        )
+        raise UserError(f"there is no publishing layer “{name}”" if name else what, hint=hint)
     return layers[name]
 
 
 def write(simulation: Simulation, layer: Published[Any], features: tuple[str, ...], path: Path) -> int:
-    """Write a row for each published vector: its node, its record, its problem or label; returns how many."""
+    """Write one row per published vector and return their number.
+
+    A row has the node, the record, the binary problem (or the label), and the published features.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -48,7 +50,7 @@ def write(simulation: Simulation, layer: Published[Any], features: tuple[str, ..
     else:
         columns["label"] = rows.label[records]
     columns |= {name: rows.x[places, f] for f, name in enumerate(features)}
-    # Neither the seed nor the scenario, which has it: with them the noise could be computed and taken away.
+    # Neither the seed nor the scenario, which contains it: with them the noise could be computed and removed.
     about = {"golfsim.guarantee": str(layer.guarantee()), "golfsim.warning": WARNING}
     table = pa.table(columns).replace_schema_metadata(about)
     write_whole(path, lambda aside: pq.write_table(table, aside, compression="zstd"))

@@ -1,4 +1,4 @@
-"""The pages of the manual that come with golfsim, and which of them an error sends its reader to."""
+"""The pages of the manual that are shipped with golfsim, and the line of an error message that names one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GENERATED = {GENERAL: "Scenario reference", METRICS: "Metrics"}  # pages that co
 
 
 def pages() -> dict[str, Path]:
-    """Return the pages by name; those that come from the code are generated when somebody asks for them."""
+    """Return the pages by name. Pages that come from the code are generated on each request."""
     folder = shipped("docs")
     found = {path.stem: path for path in folder.glob("*.md")}
     return dict(sorted((found | {name: folder / f"{name}.md" for name in GENERATED}).items())) if found else {}
 
 
 def titles() -> list[dict[str, Any]]:
-    """The pages as a list of what there is."""
+    """Return names and titles of all pages."""
     return [{"name": name, "about": _title(path), "settings": []} for name, path in pages().items()]
 
 
@@ -33,7 +33,7 @@ def _title(path: Path) -> str:
 
 
 def text_of(name: str) -> str:
-    """A page, as Markdown."""
+    """Return a page as Markdown."""
     found = pages()
     if name not in found:
         raise UserError(f"the manual has no page “{name}”", hint=nearest(name, found))
@@ -49,5 +49,5 @@ def text_of(name: str) -> str:
 
 
 def more(page: str | None) -> str:
-    """The line that sends a reader to a page; nothing where there is no such page."""
+    """Return the line that refers to a page; an empty text where there is no such page."""
     return f"\n    more: golfsim help {page}" if page in pages() else ""

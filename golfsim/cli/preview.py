@@ -1,4 +1,4 @@
-"""What a scenario will do before anything runs: who holds what, who is online when."""
+"""Preview of a scenario before it runs: which node has which records, and which nodes are online when."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.core.words import counted
 from golfsim.data import loading
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
@@ -21,18 +22,18 @@ QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 
 @dataclass(frozen=True)
 class Description:
-    """Figures of one run's network and data."""
+    """Numbers that describe the network and the data of one run."""
 
     nodes: int
     classes: tuple[str, ...]
     counts: NDArray[np.int64]  # [nodes, classes], the user's numbering; no columns without data
     online: NDArray[np.int64]  # after each cycle
     came: NDArray[np.int64]  # nodes that came online in each cycle
-    note: str = ""  # what a picture of the data has to say
+    note: str = ""  # shown above each figure of these data
 
 
 def describe(scenario: Scenario) -> Description:
-    """Place the records and play the churn of the first run."""
+    """Place the records and simulate the churn of the first run."""
     simulation = Simulation(scenario.change({"protocol": []} if not scenario.stop else {}))
     world, raw = simulation.world, simulation.raw
     classes: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ def describe(scenario: Scenario) -> Description:
 
 
 def figures(found: Description) -> dict[str, Any]:
-    """The figures for programs."""
+    """Return the numbers for programs."""
     return {
         "nodes": found.nodes,
         "records": found.counts.sum(axis=1).tolist(),
@@ -61,21 +62,22 @@ def figures(found: Description) -> dict[str, Any]:
 
 
 def text(found: Description) -> str:
-    """The figures as a few lines."""
-    lines = [f"{found.nodes} nodes"]
+    """Return the numbers as a few lines of text."""
+    lines = [counted(found.nodes, "node")]
     if found.classes:
         sizes = found.counts.sum(axis=1)
         lines += [
-            f"{sizes.sum()} training records; a node has {_quantiles(sizes)}",
-            "class             records  nodes that have it  share of a node's records",
+            f"{counted(sizes.sum(), 'training record')}; records per node: {_quantiles(sizes)}",
+            "class             records  nodes that have it  share of the records of a node",
         ]
         share = found.counts / np.maximum(sizes, 1)[:, None]
         for c, name in enumerate(found.classes):
             own = found.counts[:, c]
             lines.append(f"{name:16} {own.sum():8} {(own > 0).sum():19}  {_quantiles(share[sizes > 0, c], '.2f')}")
-        lines.append(f"{(found.counts > 0).sum(axis=1).mean():.2f} classes a node on average")
+        lines.append(f"classes per node: {(found.counts > 0).sum(axis=1).mean():.2f} on average")
     lines.append(
-        f"online: {_quantiles(found.online)} nodes over {found.online.size} cycles; at first {found.online[0]}"
+        f"nodes online: {_quantiles(found.online)} over {counted(found.online.size, 'cycle')}; "
+        f"{found.online[0]} in the first cycle"
     )
     came = found.came[1:].mean() if found.came.size > 1 else 0.0
     lines.append(f"nodes that come online: {came:.2f} per cycle after the first")
@@ -90,7 +92,7 @@ def _quantiles(values: NDArray[Any], form: str = "g") -> str:
 
 
 def draw(found: Description) -> Figure:
-    """Classes of the nodes, records a node, and nodes online over time."""
+    """Draw the classes of the nodes, the records per node, and the nodes online over time."""
     import matplotlib.pyplot as plt
 
     from golfsim.report.figures import STYLE, say
@@ -109,7 +111,7 @@ def draw(found: Description) -> Figure:
 
 
 def _draw_classes(ax: Any, found: Description) -> None:
-    """Nodes × classes: shares of up to 200 nodes, sorted by their largest class."""
+    """Draw nodes × classes: the class shares of up to 200 nodes, sorted by their largest class."""
     sizes = found.counts.sum(axis=1)
     share = found.counts[sizes > 0] / sizes[sizes > 0, None]
     share = share[np.lexsort((share.max(axis=1), share.argmax(axis=1)))]
@@ -118,7 +120,7 @@ def _draw_classes(ax: Any, found: Description) -> None:
     ax.set(xlabel="class", ylabel="nodes, sorted", yticks=[], xticks=range(len(found.classes)))
     ax.set_xticklabels(found.classes, rotation=45 if max(map(len, found.classes)) > 4 else 0)
     ax.grid(visible=False)
-    ax.figure.colorbar(image, ax=ax, label="share of the node's records")
+    ax.figure.colorbar(image, ax=ax, label="share of the records of the node")
 
 
 def _draw_sizes(ax: Any, sizes: NDArray[np.int64]) -> None:
@@ -128,12 +130,12 @@ def _draw_sizes(ax: Any, sizes: NDArray[np.int64]) -> None:
         ax.set_xlim(values.min() - 1.5, values.max() + 1.5)
     else:
         ax.hist(sizes, bins=40, color="C0")
-    ax.set(xlabel="records a node", ylabel="nodes")
+    ax.set(xlabel="records per node", ylabel="number of nodes")
     ax.xaxis.get_major_locator().set_params(integer=True)
 
 
 def save(found: Description, path: Path) -> None:
-    """Draw into a file."""
+    """Draw the figure into a file."""
     import matplotlib.pyplot as plt
 
     from golfsim.report.figures import STYLE

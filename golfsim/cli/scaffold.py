@@ -1,4 +1,4 @@
-"""New protocols and scenarios: small working files, each with its test, that pass as they are."""
+"""New protocols and scenarios: small working files, each with a test that passes unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def new(kind: str, name: str, folder: Path) -> list[Path]:
-    """Write the files of a new protocol or scenario, none of which may be there, and the schema beside them."""
+    """Write the files of a new protocol or scenario, none of which may exist, and the schema next to them."""
     files = {folder / form.format(name=name): template for template, form in KINDS[kind].items()}
     _check_name(name)
     _refuse_to_overwrite(files)
@@ -42,12 +42,12 @@ def new(kind: str, name: str, folder: Path) -> list[Path]:
 
 
 def class_name(name: str) -> str:
-    """The name of the class: `push_sum` becomes `PushSum`."""
+    """Return the name of the class: `push_sum` becomes `PushSum`."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def schema_text() -> str:
-    """The JSON schema of scenario files, as it stands in a file."""
+    """Return the JSON schema of scenario files as the text of a file."""
     from golfsim.scenario import catalogue
 
     return json.dumps(catalogue.schema(), indent=2, ensure_ascii=False) + "\n"
@@ -65,23 +65,27 @@ def _write(path: Path, text: str) -> None:
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         what = f"“{name}” cannot be the name of a Python file and of a layer"
-        raise UserError(what, hint="take lower-case letters, digits and “_”, beginning with a letter: push_sum")
+        raise UserError(what, hint="use lower-case letters, digits and “_”, beginning with a letter: push_sum")
     if name.startswith("test_") or name == "conftest":
-        raise UserError(f"“{name}” would be taken for a test", hint="take another name: the test is written as well")
+        raise UserError(
+            f"pytest would take “{name}” for a test", hint="choose another name; a test is written in addition"
+        )
 
 
 def _refuse_to_overwrite(files: Iterable[Path]) -> None:
     there = [str(path) for path in files if path.exists()]
     if there:
-        raise UserError(f"there already: {', '.join(there)}", hint="take another name, or another place with --into")
+        raise UserError(
+            f"already exists: {', '.join(there)}", hint="choose another name, or another folder with --into"
+        )
 
 
 def _check_module(name: str) -> None:
-    """Refuse the name of a module that programs import, and of what layers cannot be called in a scenario."""
+    """Refuse the name of an installed module, and a name that layers of a scenario cannot have."""
     from golfsim.scenario.model import Scenario
 
     if name in (*Scenario.model_fields, "raw", "world", "peers"):
-        raise UserError(f"“{name}” has a meaning in scenario files", hint="take another name")
+        raise UserError(f"“{name}” is a reserved word in scenario files", hint="choose another name")
     if util.find_spec(name) is not None:
         what = f"“{name}” is the name of an installed module, which the file would hide"
-        raise UserError(what, hint="take another name")
+        raise UserError(what, hint="choose another name")

@@ -1,4 +1,4 @@
-"""Which strategy wins: statistics of paired runs, in numbers and in words."""
+"""Comparison of strategies: statistics of paired runs, as numbers, tables and sentences."""
 
 from golfsim.compare.comparison import Comparison, compare, costs
 

@@ -1,8 +1,8 @@
-"""Which strategy wins, by how much, and whether it could be chance: paired over seeds.
+"""Compare strategies: which one is best, by how much, and whether the difference is statistically significant.
 
-Runs with the same seed have the same split of the data, the same network and the same churn, so strategies are
-compared seed by seed. The test is Wilcoxon's signed-rank test, the interval a paired bootstrap of the mean difference,
-and Holm's correction makes all comparisons of a table hold together.
+Runs with the same seed have the same split of the data, the same network and the same churn. Therefore strategies are
+compared in pairs of runs with the same seed. The test is Wilcoxon's signed-rank test. The interval is a paired
+bootstrap of the mean difference. Holm's correction covers all comparisons of a table.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ALL = ""  # the block of a comparison over all blocks
 
 @dataclass(frozen=True)
 class Final:
-    """A strategy in a block: the metric at the last observed cycle, mean and 95 % interval over runs, and the area."""
+    """A strategy in a block: the metric at the last observed cycle (mean and 95 % interval over runs), and the area."""
 
     strategy: str
     block: str
@@ -59,12 +59,12 @@ class Final:
     mean: float
     low: float | None
     high: float | None
-    area: float | None  # the mean over log cycles that all strategies of the block have
+    area: float | None  # the mean over log cycles, within the cycles that all strategies of the block have
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What it takes a strategy to reach the target: medians over runs, where a run that never does counts as ∞."""
+    """The cost of a strategy to reach the target: medians over runs; a run that never reaches it counts as ∞."""
 
     strategy: str
     block: str
@@ -77,17 +77,17 @@ class Cost:
 
 @dataclass(frozen=True)
 class PairTest:
-    """Two strategies in a block, or over all blocks: `difference` is the mean of one minus other over seeds."""
+    """The test of two strategies in a block or over all blocks; `difference` is the mean over seeds of one − other."""
 
     one: str
     other: str
     block: str
     pairs: int
-    zeros: int  # pairs without a difference, which the test leaves out
+    zeros: int  # pairs without a difference, which the test omits
     difference: float
     low: float | None
     high: float | None
-    effect: float  # matched-pairs rank-biserial correlation: 1 where every pair favours `one`'s larger values
+    effect: float  # matched-pairs rank-biserial correlation: 1 if `one` has the larger value in every pair
     p: float
     p_holm: float = math.nan
 
@@ -118,7 +118,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that can be said of some strategies; strategies stand in the order of their ranks."""
+    """The comparison of some strategies, which are in the order of their ranks."""
 
     by: str
     metric: str
@@ -126,17 +126,17 @@ class Comparison:
     target: float | None
     strategies: tuple[str, ...]
     blocks: tuple[str, ...]
-    block_keys: tuple[str, ...]  # what tells blocks apart
+    block_keys: tuple[str, ...]  # the keys that distinguish blocks
     finals: tuple[Final, ...]
     pairs: tuple[PairTest, ...]
-    overall: tuple[PairTest, ...]  # over all blocks; empty where there is one
+    overall: tuple[PairTest, ...]  # over all blocks; empty if there is only one
     costs: tuple[Cost, ...]
     ranks: tuple[Rank, ...]
-    friedman: float | None  # its p; None with fewer than three strategies or blocks
-    missing: tuple[str, ...]  # what could not be paired, in words
+    friedman: float | None  # p of Friedman's test; None with fewer than three strategies or blocks
+    missing: tuple[str, ...]  # what could not be paired, as text
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: no NaN, no infinity."""
+        """Return the comparison for programs, with None in place of NaN and infinity."""
         return _finite(asdict(self))  # type: ignore[no-any-return]
 
 
@@ -156,7 +156,23 @@ def compare(
     target: float | None = None,
     better: Better | None = None,
 ) -> Comparison:
-    """Compare the strategies in a tidy log: the values of `by`, in blocks of whatever else varies."""
+    """Compare the strategies in a tidy log.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    by : str, optional
+        The key whose values are the strategies. All other keys that vary form blocks. Default: found from the log.
+    metric : str
+        The metric to compare, at the last observed cycle.
+    layer : str, optional
+        Compare this layer only.
+    target : float, optional
+        Also report cycles, messages and bytes until the metric reaches this value.
+    better : {"higher", "lower"}, optional
+        Whether higher or lower values are better. Default: known for the metric.
+    """
     rows, name = rows_of(frame, metric, layer)
     by = by or default_by(rows)
     curves, missing = curves_of(frame, rows, name, by)
@@ -165,7 +181,7 @@ def compare(
 
 
 def costs(frame: pd.DataFrame, target: float, by: str = "layer", metric: str = "accuracy") -> tuple[Cost, ...]:
-    """What it takes each strategy to reach a target; unlike `compare` also of one strategy alone."""
+    """Return the cost of each strategy to reach a target. Unlike `compare`, this also works for a single strategy."""
     rows, name = rows_of(frame, metric, None)
     asked = Question(by, name, direction(name), target)
     return _costs(list(every_curve(frame, rows, name, by).items()), asked)
@@ -196,7 +212,7 @@ def _ordered(
 
 
 def _finals(curves: Curves, block: str, strategies: list[str]) -> Iterable[Final]:
-    """Each strategy of a block."""
+    """Yield the final values of each strategy of a block."""
     here = _ordered(curves, [block], strategies)
     low = max(curve.cycles[0] for _, runs in here for curve in runs.values())
     high = min(curve.cycles[-1] for _, runs in here for curve in runs.values())
@@ -215,7 +231,7 @@ def _costs(runs: list[tuple[Key, dict[int, Curve]]], asked: Question) -> tuple[C
 
 def _cost(key: Key, runs: dict[int, Curve], target: float, better: Better) -> Cost:
     found = np.array([reach(curve, target, better) for curve in runs.values()])
-    # The upper one of two middle runs: their mean would be ∞ where only one of them never gets there.
+    # The upper one of two middle runs: their mean would be ∞ if one of them never reaches the target.
     cycles, messages, sizes = (_or_never(np.sort(column)[len(column) // 2]) for column in found.T)
     return Cost(*key, len(runs), int(np.isfinite(found[:, 0]).sum()), cycles, messages, sizes)
 
@@ -225,7 +241,7 @@ def _or_never(value: float) -> float | None:
 
 
 def _pairs(curves: Curves, strategies: list[str], blocks: list[str], name: str) -> list[PairTest]:
-    """Each two strategies, the one of better rank first; differences are averaged over the blocks that both have."""
+    """Test all pairs of strategies, better rank first; differences are averaged over the blocks that both have."""
     found = []
     for one, other in itertools.combinations(strategies, 2):
         shared = [block for block in blocks if (one, block) in curves and (other, block) in curves]
@@ -252,7 +268,10 @@ def _corrected(pairs: list[PairTest]) -> tuple[PairTest, ...]:
 
 
 def _ranking(curves: Curves, blocks: list[str], better: Better) -> tuple[list[Rank], float | None]:
-    """Strategies from the best mean rank on, and Friedman's p; blocks that lack a strategy count only if all do."""
+    """Return the strategies by mean rank, best first, and Friedman's p.
+
+    Blocks that lack a strategy count only if every block lacks one.
+    """
     from scipy.stats import friedmanchisquare, rankdata
 
     strategies = list(dict.fromkeys(strategy for strategy, _ in curves))

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 
 LEVEL = 0.05
-LEAST_PAIRS = 6  # with fewer, no outcome of Wilcoxon's test falls below .05: its least p is 2 ** (1 - pairs)
-MOST_FLIPS = 13  # pairs with ties for which all signs are tried
+LEAST_PAIRS = 6  # with fewer, p of Wilcoxon's test cannot fall below .05: its minimum is 2 ** (1 - pairs)
+MOST_FLIPS = 13  # up to this many pairs with ties, all signs are enumerated
 RESAMPLES = 9999
 BOOTSTRAP_SEED = 20170601
-DIGITS = 12  # differences that agree so far are ties: the rest is rounding
+DIGITS = 12  # differences that agree in these decimals are ties: the rest is rounding
 
 
 def wilcoxon(differences: Numbers) -> float:
-    """The two-sided p of Wilcoxon's signed-rank test; zeros are left out, and p is exact as far as scipy can."""
+    """Return the two-sided p of Wilcoxon's signed-rank test without zeros; p is exact where scipy supports it."""
     from scipy import stats
 
     d = rounded(differences)
@@ -35,12 +35,15 @@ def wilcoxon(differences: Numbers) -> float:
 
 
 def rounded(differences: Numbers) -> Numbers:
-    """Without what only rounding made."""
+    """Return the differences without rounding errors."""
     return np.round(differences, DIGITS)
 
 
 def rank_biserial(differences: Numbers) -> float:
-    """Matched-pairs rank-biserial correlation (Kerby 2014): favourable minus unfavourable share of the rank sum."""
+    """Return the matched-pairs rank-biserial correlation (Kerby 2014).
+
+    It is the favourable minus the unfavourable share of the rank sum.
+    """
     from scipy.stats import rankdata
 
     d = rounded(differences)
@@ -50,7 +53,7 @@ def rank_biserial(differences: Numbers) -> float:
 
 
 def interval(differences: Numbers) -> tuple[float, float] | None:
-    """The 95 % percentile bootstrap interval of the mean; always the same for the same numbers. None for one number."""
+    """Return the 95 % percentile bootstrap interval of the mean, with a fixed seed; None for one number."""
     from scipy.stats import bootstrap
 
     if differences.size < 2:
@@ -65,7 +68,7 @@ def interval(differences: Numbers) -> tuple[float, float] | None:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's (1979) correction: p-values that may all be held against the level at once."""
+    """Return p-values with Holm's (1979) correction, which may all be compared with the level at once."""
     order = np.argsort(p, kind="stable")
     steps = np.minimum(1.0, np.asarray(p, np.float64)[order] * np.arange(len(p), 0, -1))
     corrected = np.empty(len(p))
@@ -74,7 +77,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def student(values: Numbers) -> tuple[float, float] | None:
-    """The 95 % interval of the mean of independent runs (Student's t); None for one run, and for infinite values."""
+    """Return the 95 % interval of the mean of independent runs (Student's t); None for one run or infinite values."""
     from scipy.stats import t
 
     if values.size < 2 or not np.isfinite(values).all():

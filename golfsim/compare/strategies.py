@@ -1,4 +1,4 @@
-"""From a tidy log to the curves of strategies: by strategy, block and seed."""
+"""Extract the curves of strategies from a tidy log: by strategy, block and seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Better = Literal["higher", "lower"]
 Numbers = NDArray[np.float64]
 
-FEW = 5  # seeds and blocks that are named
+FEW = 5  # seeds and blocks that are listed
 SENT = ("messages.sent", "bytes.sent")
 WORDS: dict[Better, set[str]] = {
     "lower": {"error", "loss", "risk", "messages", "bytes", "spent", "advantage", "lost", "label", "dead", "stale"},
@@ -30,7 +30,7 @@ WORDS: dict[Better, set[str]] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """The metric of one run over cycles, and what the layer had sent by then."""
+    """The metric of one run over cycles, and the messages and bytes that the layer had sent by then."""
 
     cycles: Numbers
     values: Numbers
@@ -43,10 +43,10 @@ Curves = dict[Key, dict[int, Curve]]  # … then by seed
 
 
 def direction(metric: str) -> Better:
-    """Return whether a metric is better when it is higher or lower; an error where that is not known."""
+    """Return whether a metric is better when it is higher or lower."""
     found = better_of(metric)
     if found is None:
-        raise UserError(f"whether more or less of “{metric}” is better is not known", hint="say it with --better")
+        raise UserError(f"it is unknown whether higher or lower “{metric}” is better", hint="state it with --better")
     return found
 
 
@@ -62,7 +62,7 @@ def better_of(metric: str) -> Better | None:
 
 
 def rows_of(frame: pd.DataFrame, metric: str, layer: str | None) -> tuple[pd.DataFrame, str]:
-    """The rows of a metric, and its whole name: `accuracy` stands for its mean over nodes."""
+    """Return the rows of a metric, and its complete name: `accuracy` means `accuracy.mean`, the mean over nodes."""
     known = [str(name) for name in frame["metric"].unique()]
     name = metric if metric in known else f"{metric}.mean"
     if name not in known:
@@ -76,7 +76,7 @@ def rows_of(frame: pd.DataFrame, metric: str, layer: str | None) -> tuple[pd.Dat
 
 
 def varied(frame: pd.DataFrame) -> list[str]:
-    """The columns by which runs differ, of those that vary together only the first."""
+    """Return the columns by which runs differ; of columns that vary together only the first."""
     extra = [key for key in frame.columns if key not in (*COLUMNS, "path")]
     extra = [key for key in extra if frame[key].nunique(dropna=False) > 1]
     points = frame[extra].drop_duplicates()
@@ -88,27 +88,31 @@ def varied(frame: pd.DataFrame) -> list[str]:
 
 
 def _same(points: pd.DataFrame, one: str, other: str) -> bool:
-    """Whether each value of one key goes with one value of the other, both ways."""
+    """Return whether the values of two keys correspond one to one."""
     both = len(points[[one, other]].drop_duplicates())
     return both == points[one].nunique(dropna=False) == points[other].nunique(dropna=False)
 
 
 def default_by(rows: pd.DataFrame) -> str:
-    """What tells strategies apart where the user does not say it: folders, cases, the only key that varies, layers."""
+    """Return the key that distinguishes strategies by default: folders, cases, the only key that varies, layers."""
     keys = varied(rows)
     for key in (RESULTS, "case"):
         if key in rows and rows[key].nunique(dropna=False) > 1:
             return key
     keys = [key for key in keys if key not in DATA]
     if len(keys) > 1:
-        raise UserError("several keys vary: which one tells strategies apart?", hint=f"--by {' or --by '.join(keys)}")
+        what = "several keys vary, and any of them may distinguish strategies"
+        raise UserError(what, hint=f"choose one: --by {' or --by '.join(keys)}")
     if not keys and rows["layer"].nunique() < 2:
-        raise UserError("there is only one strategy here", hint="name several folders of results, or --by a key")
+        raise UserError("there is only one strategy", hint="give several folders of results, or a key with --by")
     return keys[0] if keys else "layer"
 
 
 def block_keys(rows: pd.DataFrame, by: str) -> list[str]:
-    """What else varies. A key that a strategy holds fast is part of the strategy, unless it is what it learns from."""
+    """Return the other keys that vary, which form blocks.
+
+    A key that is constant within each strategy is part of the strategy, unless it states the training data.
+    """
     keys = [key for key in varied(rows) if key != by and not _same(rows, key, by)]
     point = [key for key in rows.columns if key not in ("metric", "value", "cycle", "layer")]
     keys += ["layer"] if by != "layer" and _several_layers(rows, point) else []
@@ -120,19 +124,19 @@ def block_keys(rows: pd.DataFrame, by: str) -> list[str]:
 
 
 def _several_layers(rows: pd.DataFrame, point: list[str]) -> bool:
-    """Whether a run has the metric in several layers."""
+    """Return whether a run has the metric in several layers."""
     return bool((rows.groupby(point, observed=True, dropna=False)["layer"].nunique() > 1).any())
 
 
 def curves_of(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> tuple[Curves, list[str]]:
-    """The curves of all strategies that can be compared, and what cannot be, in words."""
+    """Return the curves of all strategies that can be compared, and as text what cannot be compared."""
     return _shared(every_curve(frame, rows, name, by))
 
 
 def every_curve(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> Curves:
-    """The curve of each run that has the metric."""
+    """Return the curve of each run that has the metric."""
     if by not in rows:
-        raise UserError(f"nothing varies by “{by}”", hint=nearest(by, [*varied(rows), "layer"]))
+        raise UserError(f"the results have no key “{by}”", hint=nearest(by, [*varied(rows), "layer"]))
     blocks = block_keys(rows, by)
     points = [key for key in rows.columns if key not in ("metric", "value", "cycle")]
     both = frame[frame["metric"].isin([name, *SENT]) & frame["layer"].isin(rows["layer"].unique())]
@@ -158,18 +162,19 @@ def _curve(part: pd.DataFrame, name: str) -> Curve:
 
 
 def label(key: str, value: Any) -> str:
-    """A value of a key in words; that of a case, a folder or a layer speaks for itself."""
+    """Return a value of a key as text: “key = value”, but only the value for a case, a folder, a layer or data."""
     word = f"{value:g}".replace("inf", "∞") if isinstance(value, float) and value == value else str(value)
     word = "–" if value is None or value != value else word
     return word if key in ("case", RESULTS, "layer", *DATA) else f"{key} = {word}"
 
 
 def _shared(curves: Curves) -> tuple[Curves, list[str]]:
-    """Without what has no counterpart: blocks of one strategy alone; and what that was, in words."""
+    """Remove blocks that only one strategy has. Return the rest, and as text what is missing."""
     strategies = list(dict.fromkeys(strategy for strategy, _ in curves))
     blocks = list(dict.fromkeys(block for _, block in curves))
     if len(strategies) < 2:
-        raise UserError(f"only one strategy is left: “{strategies[0]}”", hint="name several, or choose another --by")
+        what = f"there is only one strategy: “{strategies[0]}”"
+        raise UserError(what, hint="give several folders of results, or another key with --by")
     there = {block: [s for s in strategies if (s, block) in curves] for block in blocks}
     kept = {key: runs for key, runs in curves.items() if len(there[key[1]]) > 1}
     if not kept:
@@ -180,13 +185,14 @@ def _shared(curves: Curves) -> tuple[Curves, list[str]]:
 
 
 def _lonely(curves: Curves) -> list[str]:
-    """Seeds that not all strategies of a block have, in words."""
+    """Return as text the seeds that not all strategies of a block have."""
     found = []
     for block in dict.fromkeys(block for _, block in curves):
         everyone = set().union(*(runs for (_, b), runs in curves.items() if b == block))
         for (strategy, b), runs in curves.items():
             if b == block and (lacking := sorted(everyone - set(runs))):
-                found.append(f"“{strategy}”{' at ' + block if block else ''} lacks seed {_some(lacking)}")
+                seeds = f"seed{'s' * (len(lacking) > 1)} {_some(lacking)}"
+                found.append(f"“{strategy}”{' at ' + block if block else ''} lacks {seeds}")
     return found
 
 
@@ -195,7 +201,7 @@ def _some(things: Sequence[int] | Sequence[str]) -> str:
 
 
 def last(curve: Curve) -> float:
-    """The metric at the last observed cycle."""
+    """Return the metric at the last observed cycle."""
     return float(curve.values[-1])
 
 
@@ -204,7 +210,7 @@ def _logs(cycles: Iterable[float]) -> NDArray[np.float64]:
 
 
 def area(curve: Curve, low: float, high: float) -> float:
-    """The mean of the metric over log cycles between two cycles; straight lines in log cycles between observations."""
+    """Return the mean of the metric over log cycles between two cycles, linearly interpolated in log cycles."""
     x = _logs(curve.cycles)
     ends = _logs([low, high])
     inside = x[(x > ends[0]) & (x < ends[1])]
@@ -213,9 +219,9 @@ def area(curve: Curve, low: float, high: float) -> float:
 
 
 def reach(curve: Curve, target: float, better: Better) -> tuple[float, float, float]:
-    """Cycles, messages and bytes until the target is reached first; ∞ where it never is.
+    """Return cycles, messages and bytes until the target is first reached; ∞ if it never is.
 
-    Between two observed cycles the metric is taken as a straight line in log cycles, what was sent as one in cycles.
+    Between two observed cycles the metric is interpolated linearly in log cycles, messages and bytes in cycles.
     """
     sign = 1.0 if better == "higher" else -1.0
     good = np.flatnonzero(sign * curve.values >= sign * target)

@@ -1,4 +1,4 @@
-"""A comparison in words and tables, for the terminal and for pages."""
+"""A comparison as text and tables, for the terminal and for pages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NEVER = "never"
-NAMED = 5  # missing pairs that are named
+NAMED = 5  # missing pairs that are listed
 
 
 @dataclass(frozen=True)
 class WordTable:
-    """Rows of words under a title; the columns from `numbers` on hold numbers."""
+    """A table of texts with a title; the columns from index `numbers` on are numeric."""
 
     title: str
     header: tuple[str, ...]
@@ -30,11 +30,11 @@ class WordTable:
 
 
 def sentence(found: Comparison) -> str:
-    """Who wins, by how much, and whether it could be chance."""
+    """Return one sentence: which strategy is best, by how much, and whether that is statistically significant."""
     first, second = found.ranks[0], found.ranks[1]
     pair = _between(found, first.strategy, second.strategy)
     if first.mean == second.mean and (pair is None or pair.difference == 0):
-        return f"“{first.strategy}” and “{second.strategy}” share the first place in {found.metric}."
+        return f"“{first.strategy}” and “{second.strategy}” share the first rank in {found.metric}."
     return f"{_lead(found)} {_margin(found, pair)}"
 
 
@@ -49,7 +49,7 @@ def _lead(found: Comparison) -> str:
 
 def _margin(found: Comparison, pair: PairTest | None) -> str:
     if pair is None:
-        return f"It has no seed in common with “{found.ranks[1].strategy}”, the next one."
+        return f"It has no seed in common with “{found.ranks[1].strategy}”, the second best."
     where = " over all of them" if len(found.blocks) > 1 else ""
     size = sizes([pair])[0]
     return f"The difference to “{pair.other}”{where} is {size}, {_chance(pair)}."
@@ -68,12 +68,12 @@ def _between(found: Comparison, one: str, other: str) -> PairTest | None:
 
 
 def notes(found: Comparison) -> list[str]:
-    """What one has to know to read the tables, and what was left out."""
+    """Return explanations of the tables, and what was left out."""
     told = [
         f"{found.metric}: {found.better} is better; the value at the last observed cycle. Runs are paired by seed. "
         f"p: Wilcoxon's signed-rank test, corrected by Holm for {counted(len(found.pairs), 'comparison')} by block"
-        + (f" and apart from these for the {len(found.overall)} over all blocks" if found.overall else "")
-        + f". In brackets: 95 % bootstrap interval of the mean difference ({RESAMPLES} resamples; a little too narrow "
+        + (f", and separately for {counted(len(found.overall), 'comparison')} over all blocks" if found.overall else "")
+        + f". In brackets: 95 % bootstrap interval of the mean difference ({RESAMPLES} resamples; slightly too narrow "
         "for few runs). Effect: matched-pairs rank-biserial correlation, from −1 to 1. Area: mean over log cycles."
     ]
     told += [] if found.target is None else [cost_note(found.target)]
@@ -81,44 +81,46 @@ def notes(found: Comparison) -> list[str]:
 
 
 def cost_note(target: float) -> str:
-    """What one has to know to read a table of costs."""
+    """Return the explanation of a table of costs."""
     return (
-        f"To reach {target:g}: the metric is taken as a straight line in log cycles between observations; "
-        "the median run, where one that never gets there counts as ∞; messages and bytes of the layer itself."
+        f"To reach {target:g}: medians over runs; a run that never reaches the target counts as ∞. "
+        "Between observations the metric is interpolated linearly in log cycles. "
+        "Messages and bytes are those of the layer itself."
     )
 
 
 def _limits(found: Comparison) -> list[str]:
-    """What so few runs cannot show, however large the differences are."""
+    """Return what this number of runs cannot show, however large the differences are."""
     few = [pair for pair in found.pairs if pair.pairs - pair.zeros < LEAST_PAIRS]
     least = min(2.0 ** (1 - pair.pairs) for pair in found.pairs) * len(found.pairs)
     if few:
         return [
-            f"{len(few)} of {len(found.pairs)} comparisons have fewer than {LEAST_PAIRS} pairs of runs that differ: "
-            f"there the test cannot fall below {LEVEL:g}, whatever the difference; look at the intervals, and run more."
+            f"{len(few)} of {counted(len(found.pairs), 'comparison')} {'has' if len(few) == 1 else 'have'} fewer than "
+            f"{LEAST_PAIRS} pairs of runs that differ. There p cannot fall below {LEVEL:g}, however large the "
+            "difference is: see the intervals, and run more seeds."
         ]
     if least >= LEVEL:
         return [
-            f"With {counted(len(found.pairs), 'comparison')} and so few runs no corrected p by block can fall below "
-            f"{least:.2g}: run more seeds, or compare fewer strategies."
+            f"With {counted(len(found.pairs), 'comparison')} and this number of runs, no corrected p by block can fall "
+            f"below {least:.2g}: run more seeds, or compare fewer strategies."
         ]
     return []
 
 
 def _first(missing: Iterable[str]) -> list[str]:
     told = list(missing)
-    more = [f"{len(told) - NAMED} more of the kind"] if len(told) > NAMED else []
+    more = [f"{len(told) - NAMED} more"] if len(told) > NAMED else []
     return told[:NAMED] + more
 
 
 def tables(found: Comparison) -> list[WordTable]:
-    """All that was found."""
+    """Return all tables of a comparison."""
     cost = [] if found.target is None else [cost_table(found.costs, found.metric, found.target)]
     return [_finals(found), *differences(found), *cost]
 
 
 def differences(found: Comparison) -> list[WordTable]:
-    """Strategies against each other: differences and, over several blocks, ranks."""
+    """Return the tables of differences between strategies and, with several blocks, of their ranks."""
     made = [_pairs("Differences over all blocks", found.overall, False)] if found.overall else []
     made += [_pairs("Differences by block" if found.overall else "Differences", found.pairs, len(found.blocks) > 1)]
     return made + ([_ranks(found)] if len(found.blocks) > 1 else [])
@@ -151,7 +153,7 @@ def _chances(pair: PairTest) -> tuple[str, str, str]:
 
 
 def cost_table(costs: Iterable[Cost], metric: str, target: float) -> WordTable:
-    """What it takes to get somewhere: cycles, messages, bytes."""
+    """Return the table of the cost to reach a target: cycles, messages, bytes."""
     costs = list(costs)
     blocks = len({cost.block for cost in costs}) > 1
     columns = [
@@ -173,7 +175,7 @@ def _ranks(found: Comparison) -> WordTable:
 
 
 def places(values: Iterable[float | None]) -> int:
-    """How many decimals all numbers of a column have: four for shares, fewer for large numbers, more for tiny ones."""
+    """Return the decimals of all numbers of a column: four for shares, fewer for large, more for tiny numbers."""
     largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
     if largest == 0:
         return 4
@@ -182,20 +184,20 @@ def places(values: Iterable[float | None]) -> int:
 
 
 def number(value: float | None, decimals: int, nothing: str = "–", sign: str = "") -> str:
-    """A number with so many decimals, with separators where it is large."""
+    """Return a number as text with this many decimals, with separators of thousands."""
     if value is None or not math.isfinite(value):
         return "∞" if value == math.inf else nothing
     return f"{value:{sign},.{decimals}f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
 def numbers(values: Sequence[float | None]) -> list[str]:
-    """The numbers of a column, all with as many decimals."""
+    """Return the numbers of a column as texts with equally many decimals."""
     decimals = places(values)
     return [number(value, decimals) for value in values]
 
 
 def plus_minus(means: Sequence[tuple[float, float | None]]) -> list[str]:
-    """Means, each with half of its interval, given by its upper end."""
+    """Return means as text, each with the half-width of its interval, given by the upper end."""
     decimals = places([mean for mean, _ in means])
     halves = [0.0 if high is None else high - mean for mean, high in means]
     return [
@@ -205,7 +207,7 @@ def plus_minus(means: Sequence[tuple[float, float | None]]) -> list[str]:
 
 
 def sizes(pairs: Sequence[PairTest]) -> list[str]:
-    """Differences with their intervals in brackets."""
+    """Return differences as text with their intervals in brackets."""
     decimals = places([pair.difference for pair in pairs])
 
     def size(pair: PairTest) -> str:
@@ -216,12 +218,12 @@ def sizes(pairs: Sequence[PairTest]) -> list[str]:
 
 
 def p_value(p: float, equals: str = "") -> str:
-    """Three digits; never 0."""
+    """Return a p-value as text with three digits, never 0."""
     return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
 
 
 def rendered(found: Comparison) -> Iterable[RenderableType]:
-    """For the terminal: the sentence, the tables, the notes."""
+    """Return the sentence, the tables and the notes for the terminal."""
     from rich.table import Table as Box
     from rich.text import Text
 

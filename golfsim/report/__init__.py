@@ -1,4 +1,4 @@
-"""From the log to figures, and to pages."""
+"""Figures and pages from logs."""
 
 from golfsim.report.gallery import Drawing, fitting
 

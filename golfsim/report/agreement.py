@@ -1,6 +1,6 @@
-"""Whether a log agrees with what was published: values within chance, claims by their checks.
+"""Compare a log with published results: values within statistical error, claims by their checks.
 
-`reports/published/README.md` has the rules.
+`reports/published/README.md` states the rules.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 Verdict = Literal["agrees", "differs", "cannot be compared"]
 UNEXPLAINED = "not explained"
 HALF = (1 + CONFIDENCE) / 2  # the quantile of a two-sided interval
-WIDE = 3  # times `close`: beyond that agreement by chance would say nothing
+WIDE = 3  # times `close`: with a larger statistical error, agreement has no meaning
 TINY = 1e-300
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A published value or claim beside ours."""
+    """A published value or claim, the new value, and the verdict."""
 
     what: str
     published: str
@@ -41,19 +41,22 @@ class Judged:
 
 
 def in_full(metric: str) -> str:
-    """The name of a metric in the log: without a point it stands for the mean over nodes."""
+    """Return the name of a metric in the log: without a dot it means the mean over nodes."""
     return metric if "." in metric else f"{metric}.mean"
 
 
 def rows_at(frame: pd.DataFrame, where: Mapping[str, Any], layer: str, metric: str, cycle: int | None) -> pd.DataFrame:
-    """The rows of a metric at one point of a sweep, at a cycle or each run's last; an error names what is not there."""
+    """Return the rows of a metric at one point of a sweep, at a cycle or at the last cycle of each run.
+
+    It is an error if the log has no such key or no such rows.
+    """
     rows = frame[(frame["layer"] == layer) & (frame["metric"] == in_full(metric))]
     for key, value in where.items():
         if key not in frame:
             raise UserError(f"the log has no “{key}”", hint=nearest(key, [str(c) for c in frame.columns]))
         rows = rows[_equal(rows[key], value)]
     if rows.empty:
-        raise UserError(f"nothing of “{layer}” has “{metric}” where {dict(where)}")
+        raise UserError(f"layer “{layer}” has no metric “{metric}” where {dict(where)}")
     at = rows.groupby("seed")["cycle"].transform("max") if cycle is None else cycle
     return rows[rows["cycle"] == at]
 
@@ -65,7 +68,7 @@ def _equal(column: pd.Series[Any], value: Any) -> Any:
 
 
 def judge_value(frame: pd.DataFrame, value: Value) -> Judged:
-    """Our mean over runs beside a published number."""
+    """Compare the mean over our runs with a published number."""
     rows = rows_at(frame, value.where, value.layer, value.metric, value.cycle)
     ours = rows.groupby("seed")["value"].mean().to_numpy(float)
     verdict, reason = _verdict_at(abs(float(ours.mean()) - value.published), margin(ours, value), value)
@@ -74,7 +77,7 @@ def judge_value(frame: pd.DataFrame, value: Value) -> Judged:
 
 
 def _verdict_at(apart: float, chance: float, value: Value) -> tuple[Verdict, str]:
-    """Whether two means so far apart agree, and why not."""
+    """Return whether two means with this distance agree, and if not, why."""
     if not value.comparable:
         return "cannot be compared", value.reason
     if apart <= value.close:
@@ -82,7 +85,7 @@ def _verdict_at(apart: float, chance: float, value: Value) -> tuple[Verdict, str
     if apart > chance:
         return "differs", value.reason or UNEXPLAINED
     if chance > WIDE * value.close:
-        return "cannot be compared", f"runs vary so much that ± {chance:.2g} may be chance"
+        return "cannot be compared", f"the runs vary too much: the statistical error is ± {chance:.2g}"
     return "agrees", ""
 
 
@@ -98,10 +101,10 @@ def _mean(ours: NDArray[np.float64]) -> str:
 
 
 def margin(ours: NDArray[np.float64], value: Value) -> float:
-    """How far two means may lie apart by chance: half of the 95 % interval of their difference.
+    """Return the statistical error of two means: half of the 95 % interval of their difference.
 
-    By Welch's t where the source gives its spread; where it does not, its runs are taken to vary as ours do. Below
-    three runs ours have no spread that could be told.
+    Welch's t is used if the source states its standard deviation. Otherwise its runs are assumed to vary as ours do.
+    With fewer than three runs, our standard deviation counts as 0.
     """
     from scipy.stats import t
 
@@ -116,13 +119,13 @@ def margin(ours: NDArray[np.float64], value: Value) -> float:
 
 
 def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
-    """What a log says about a claim."""
+    """Check a claim with a log."""
     if claim.check is None:
-        return Judged(claim.text, "", "", "cannot be compared", claim.reason or "it cannot be asked of a log")
+        return Judged(claim.text, "", "", "cannot be compared", claim.reason or "a log cannot answer it")
     check = dict(claim.check)
     kind = check.pop("kind")
     if kind not in CHECKS:
-        raise UserError(f"there is no check “{kind}”", hint=nearest(kind, list(CHECKS)))
+        raise UserError(f"unknown check “{kind}”", hint=nearest(kind, list(CHECKS)))
     place: dict[str, Any] = {"layer": "", "metric": ""}
     place |= {key: check.pop(key) for key in ("layer", "metric", "where", "cycle") if key in check}
     asked = Where(**place)
@@ -133,14 +136,14 @@ def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
 
 def _verdict_of(holds: bool | None, claim: Claim) -> tuple[Verdict, str]:
     if holds is None:
-        chance = "it holds of the means, but may be chance"
+        chance = "it holds for the means, but is not statistically significant"
         return "cannot be compared", f"{chance}; {claim.reason}" if claim.reason else chance
     return ("agrees", "") if holds else ("differs", claim.reason or UNEXPLAINED)
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where a check looks in a log."""
+    """The part of a log that a check uses."""
 
     layer: str
     metric: str
@@ -148,12 +151,12 @@ class Where:
     cycle: int | None = None
 
     def also(self, more: Mapping[str, Any]) -> Where:
-        """The same with some of it given anew; values in `where` are added."""
+        """Return the same part with some values replaced; values in `where` are added."""
         kept = {"layer": self.layer, "metric": self.metric, "cycle": self.cycle} | dict(more)
         return Where(**(kept | {"where": {**self.where, **more.get("where", {})}}))
 
     def by_seed(self, frame: pd.DataFrame, along: str | None) -> pd.Series[float]:
-        """The metric for each value of a key and each seed; without a key, for each seed."""
+        """Return the metric per value of a key and seed; without a key, per seed."""
         rows = rows_at(frame, self.where, self.layer, self.metric, self.cycle).assign(all="all")
         if along is not None and along not in rows:
             raise UserError(f"the log has no “{along}”", hint=nearest(along, [str(c) for c in frame.columns]))
@@ -161,7 +164,7 @@ class Where:
         return rows.astype({key: object}).groupby([key, "seed"], observed=True)["value"].mean()
 
     def means(self, frame: pd.DataFrame, along: str | None) -> pd.Series[float]:
-        """The mean over runs for each value of a key, in rising order; one value without a key."""
+        """Return the mean over runs per value of a key, in increasing order; one value without a key."""
         means = self.by_seed(frame, along).groupby(level=0, observed=True).mean()
         return means.sort_index() if all(isinstance(v, float | int) for v in means.index) else means
 
@@ -171,7 +174,7 @@ def _shown(values: pd.Series[float]) -> str:
     return words[0].partition(": ")[2] if len(words) == 1 else ", ".join(words)
 
 
-Answer = tuple[bool | None, str]  # whether it holds (None: it may be chance), and the numbers
+Answer = tuple[bool | None, str]  # whether it holds (None: not significant), and the numbers
 
 
 def _falls(frame: pd.DataFrame, asked: Where, x: str, by: float = 0.0, slack: float = 0.0, sign: int = 1) -> Answer:
@@ -193,12 +196,12 @@ def _flat(
 
 
 def _sides(frame: pd.DataFrame, asked: Where, left: Any, right: Any, along: str | None) -> tuple[pd.DataFrame, str]:
-    """The difference of two sides, right − left, at each value of a key that both have: means over runs, by seed."""
+    """Return the difference right − left at each value of a key that both sides have, and both sides as text."""
     sides = [asked.also(side) for side in (left, right)]
     one, other = (side.by_seed(frame, along) for side in sides)
     difference = (other - one).dropna()
     if difference.empty:
-        raise UserError("the two sides have nothing in common")
+        raise UserError("the two sides have no seed or value in common")
     rows = difference.rename("value").reset_index()
     shown = " against ".join(_shown(side.means(frame, along)) for side in sides)
     return interval(rows, [along or "all"]), shown
@@ -210,7 +213,7 @@ def _below(
     found, shown = _sides(frame, asked, left, right, along)
     if not (found["mean"] > by).all():
         return False, shown
-    chance = by >= 0 and (found["low"] <= 0).any()  # no interval below three runs: NaN, which is not ≤ 0
+    chance = by >= 0 and (found["low"] <= 0).any()  # NaN with fewer than three runs, which is not ≤ 0
     return (None if chance else True), shown
 
 

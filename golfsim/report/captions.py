@@ -1,4 +1,4 @@
-"""What captions say of a figure: what is shown, over how many runs and nodes, in full sentences."""
+"""Captions of figures: what is shown, and over how many runs and nodes, in full sentences."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def who(frame: pd.DataFrame, of_nodes: bool = False, mean: bool = True) -> str:
-    """Over how many nodes and runs values are means, as far as the log tells."""
+    """Return the sentence that states over how many nodes and runs values are means, as far as the log has it."""
     measured = span(frame, "measured")
-    nodes = f"over {measured} nodes measured each time" if measured else "over the nodes measured"
+    nodes = f"over {measured} measured node{'s' * (measured != '1')}" if measured else "over the measured nodes"
     runs = int(frame["run"].nunique())
     many = "one run" if runs == 1 else f"{runs} runs"
     point = " of each point of the sweep" if numbers.varied(frame) else ""
     online = span(frame, "online")
-    who = f", with {online} nodes online" if online else ""
+    who = f", with {online} node{'s' * (online != '1')} online" if online else ""
     if not mean or (runs == 1 and not of_nodes):
         return f"There {'is' if runs == 1 else 'are'} {many}{point}{who}."
     over = " and ".join([nodes] * of_nodes + [f"over {many}"] * (runs > 1))
@@ -27,7 +27,7 @@ def who(frame: pd.DataFrame, of_nodes: bool = False, mean: bool = True) -> str:
 
 
 def span(frame: pd.DataFrame, metric: str) -> str:
-    """The least and the largest value of a metric, in words; nothing where no layer has it."""
+    """Return the smallest and the largest value of a metric as text; an empty text if no layer has it."""
     values = frame.loc[frame["metric"] == metric, "value"].dropna()
     if values.empty:
         return ""
@@ -36,28 +36,28 @@ def span(frame: pd.DataFrame, metric: str) -> str:
 
 
 def bands(found: pd.DataFrame) -> str:
-    """What the bands of curves are, where there are any."""
+    """Return the explanation of the bands of curves, if there are any."""
     shown = curves.bands(found)
     averaged = ", averaged over runs" if found["runs"].max() > 1 else ""
     texts = {
-        "runs": "Dark bands are 95 % intervals of the mean over runs (Student's t).",
-        "nodes": f"Light bands hold 90 % of a run's nodes (5 % to 95 % quantile{averaged}).",
+        "runs": "Dark bands are 95 % confidence intervals of the mean over runs (Student's t).",
+        "nodes": f"Light bands contain 90 % of the nodes of a run (5 % to 95 % quantile{averaged}).",
     }
     return " ".join(text for band, text in texts.items() if band in shown)
 
 
 def bars(found: pd.DataFrame) -> str:
-    """What the bars of means are, where there are any."""
+    """Return the explanation of the error bars of means, if there are any."""
     sure = (found["high"] > found["low"]).any()
-    return "Bars are 95 % intervals of the mean over runs (Student's t)." if sure else ""
+    return "Error bars are 95 % confidence intervals of the mean over runs (Student's t)." if sure else ""
 
 
 def caption(frame: pd.DataFrame, *sentences: str) -> str:
-    """The sentences that say something, and the note of the frame."""
+    """Join the sentences that are not empty, and the note of the frame."""
     note = note_of(frame)
     return " ".join(sentence for sentence in (*sentences, f"{note}." if note else "") if sentence)
 
 
 def capital(text: str) -> str:
-    """The text as the beginning of a sentence."""
+    """Return the text with a capital letter, as the beginning of a sentence."""
     return text[:1].upper() + text[1:]

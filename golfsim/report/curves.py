@@ -1,4 +1,4 @@
-"""Curves over cycles: convergence, small multiples of it, spent ε, messages, churn, and the overlay."""
+"""Curves over cycles: convergence (also as small multiples), spent ε, messages, churn, and the overlay."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 MOST_BANDS = 3  # curves with bands of their nodes, which are wide
 MOST_INTERVALS = 6
-MOST_NAMED = 6  # curves whose names stand at their ends
-LONGEST_NAME = 16  # letters that fit beside the axes
+MOST_NAMED = 6  # curves whose names are written at their ends
+LONGEST_NAME = 16  # letters that fit next to the axes
 LINE_HEIGHT = 0.07  # of a label, as a share of the axes
-FLAT = 100  # times larger than another curve
+FLAT = 100  # ratio of two curves above which the axis is logarithmic
 LEGEND_LINE = 0.13  # inches
 MEANINGS = ("mean over nodes and 10 runs", "95 % interval of the mean", "5–95 % of the nodes")
-NODES, RUNS = 0.16, 0.35  # how dark bands are: of the nodes, of the runs
+NODES, RUNS = 0.16, 0.35  # opacity of bands: of the nodes, of the runs
 
 
 def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool = True, ax: Axes | None = None) -> Axes:
-    """A curve over cycles for each learning layer and each point of a sweep.
+    """Draw one curve over cycles per learning layer and point of a sweep.
 
-    The line is the mean over nodes and runs. The dark band (three runs or more) is the 95 % interval of that mean over
-    runs, by Student's t; the light one is where 90 % of a run's nodes are: their 5 % and 95 % quantiles, averaged over
-    runs. Bands that would hide each other are left out.
+    The line is the mean over nodes and runs. The dark band (three runs or more) is the 95 % confidence interval of that
+    mean over runs, by Student's t. The light band contains 90 % of the nodes of a run: from the 5 % to the 95 %
+    quantile, averaged over runs. Bands that would hide each other are left out.
     """
     found = numbers.curves(frame, metric)
     names = list(dict.fromkeys(found["curve"]))
@@ -70,7 +70,23 @@ def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool = True,
 def draw_curves(
     ax: Axes, found: pd.DataFrame, label: str, log: bool = True, start: int = 0, allowed: set[str] | None = None
 ) -> None:
-    """Each curve with its bands: those that would not hide each other, or those that are allowed."""
+    """Draw curves with their bands.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    found : DataFrame
+        The curves, as `numbers.curves` returns them.
+    label : str
+        The label of the vertical axis.
+    log : bool
+        Whether the axis of cycles is logarithmic.
+    start : int
+        The number of the first curve, which determines its colour, dash and marker.
+    allowed : set of str, optional
+        The bands to draw, “nodes” or “runs”. Default: those that would not hide each other.
+    """
     names = list(dict.fromkeys(found["curve"]))
     shown = bands(found) if allowed is None else allowed
     for place, name in enumerate(names):
@@ -88,7 +104,7 @@ def draw_curves(
 
 
 def bands(found: pd.DataFrame) -> set[str]:
-    """Which bands a figure of these curves has: of its nodes, of its runs; not where they would hide each other."""
+    """Return which bands a figure of these curves has (“nodes”, “runs”), without those that would hide each other."""
     wide = set(found.loc[found["q95"] > found["q05"], "curve"]) if "q05" in found else set()
     sure = set(found.loc[found["high"] > found["low"], "curve"])
     shown = {"nodes": 0 < len(wide) <= MOST_BANDS, "runs": 0 < len(sure) <= MOST_INTERVALS}
@@ -96,17 +112,17 @@ def bands(found: pd.DataFrame) -> set[str]:
 
 
 def _ground(ax: Axes) -> None:
-    """Let the axis begin at zero, once all is drawn: limits that are set no longer grow."""
+    """Let the axis begin at zero, after everything is drawn: fixed limits do not grow."""
     ax.set_ylim(bottom=min(0.0, ax.dataLim.y0))
 
 
 def _dotted(points: int, curves: int) -> bool:
-    """Markers for a single point, and where dashes alone no longer tell curves apart."""
+    """Return whether to draw markers: for a single point, and if dashes alone do not distinguish the curves."""
     return points == 1 or curves > len(DASHES)
 
 
 def _meaning(found: pd.DataFrame, drawn: set[str]) -> list[Any]:
-    """A key in grey that says what line and bands are, whatever the curve."""
+    """Return legend entries in grey that explain line and bands of all curves."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -120,7 +136,7 @@ def _meaning(found: pd.DataFrame, drawn: set[str]) -> list[Any]:
 
 
 def _and_runs(found: pd.DataFrame) -> str:
-    """How many runs a point is the mean of; a run that has stopped is missing from later ones."""
+    """Return the number of runs of a mean as text; a stopped run is missing in later cycles."""
     least, most = int(found["runs"].min()), int(found["runs"].max())
     if most == 1:
         return ""
@@ -128,7 +144,7 @@ def _and_runs(found: pd.DataFrame) -> str:
 
 
 def _name_the_ends(ax: Axes, curves: Any) -> None:
-    """Each curve's name at its right end, moved apart where they would overlap."""
+    """Write the name of each curve at its right end; names that would overlap are moved apart."""
     bottom, top = ax.get_ylim()
     ends: list[Any] = sorted(((line.get_xydata()[-1], line) for line in curves), key=lambda end: end[0][1])
     heights = apart([(y - bottom) / (top - bottom) for (_, y), _ in ends])
@@ -140,7 +156,7 @@ def _name_the_ends(ax: Axes, curves: Any) -> None:
 
 
 def apart(heights: list[float]) -> list[float]:
-    """Rising heights moved as little as may be, so that neighbours are a line apart and none is below the axes."""
+    """Move increasing heights as little as possible, so that they are one line apart and none is below the axes."""
     groups: list[list[float]] = []
     for height in heights:
         groups.append([height])
@@ -150,7 +166,7 @@ def apart(heights: list[float]) -> list[float]:
 
 
 def _first(group: list[float]) -> float:
-    """Where the lowest of a group of labels stands: the group is centred on its curves, within the axes."""
+    """Return the height of the lowest label of a group, which is centred on its curves within the axes."""
     return max(0.0, sum(group) / len(group) - LINE_HEIGHT * (len(group) - 1) / 2)
 
 
@@ -163,9 +179,29 @@ def small_multiples(
     log: bool = True,
     figure: Figure | None = None,
 ) -> Axes:
-    """A convergence panel for each value of a key, e.g. `data.set` or an ε.
+    """Draw one convergence panel per value of a key, e.g. `data.set` or an ε.
 
-    Lines and bands are those of `convergence`. Returns the first axes, whose figure has them all.
+    Lines and bands are those of `convergence`.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    over : str
+        The key whose values get one panel each.
+    metric : str
+        The metric, as a mean over nodes.
+    columns : int
+        The largest number of panels per row.
+    log : bool
+        Whether the axis of cycles is logarithmic.
+    figure : Figure, optional
+        The figure to draw on. Default: a new one.
+
+    Returns
+    -------
+    Axes
+        The first axes; its figure has all of them.
     """
     found = multiples(frame, over, metric)
     titles, names = list(dict.fromkeys(found["panel"])), list(dict.fromkeys(found["curve"]))
@@ -187,7 +223,7 @@ def small_multiples(
 
 
 def multiples(frame: pd.DataFrame, over: str, metric: str = "error") -> pd.DataFrame:
-    """The curves of each panel, which is named by the value of a key."""
+    """Return the curves of all panels; the column `panel` has the value of the key."""
     import pandas as pd
 
     numbers.refuse_unknown(frame, [over])
@@ -198,7 +234,7 @@ def multiples(frame: pd.DataFrame, over: str, metric: str = "error") -> pd.DataF
 
 
 def _panel(ax: Axes, found: pd.DataFrame, title: str, names: list[str], label: str, log: bool) -> None:
-    """One of many panels; a curve looks alike in all of them."""
+    """Draw one of several panels; a curve looks the same in all of them."""
     for place, name in enumerate(names):
         own = found[(found["panel"] == title) & (found["curve"] == name)]
         if len(own):
@@ -212,7 +248,7 @@ def _hide(axes: Any) -> None:
 
 
 def _trim(axes: Any) -> None:
-    """Labels of shared axes stand at the left and at the bottom only."""
+    """Show the labels of shared axes only at the left and at the bottom."""
     for ax in axes.flat:
         below = [other for other in axes.flat if other.get_visible() and _is_below(other, ax)]
         ax.label_outer()
@@ -227,25 +263,25 @@ def _is_below(one: Axes, other: Axes) -> bool:
 
 
 def spent(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
-    """The ε that records have spent: the mean over records (line) and the largest (thin, dotted), means over runs."""
+    """Draw the ε that records have spent: mean over records (line) and maximum (thin, dotted), as means over runs."""
     mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
     same = mean["mean"].equals(most["mean"])
-    return _over_time(frame, {"mean over records": mean} | ({} if same else {"largest": most}), "ε spent", log, ax)
+    return _over_time(frame, {"mean over records": mean} | ({} if same else {"maximum": most}), "ε spent", log, ax)
 
 
 def messages(frame: pd.DataFrame, *, unit: str = "messages", log: bool = True, ax: Axes | None = None) -> Axes:
-    """What each layer sends a cycle, and what of it is lost (thin, dotted); `unit` is “messages” or “bytes”."""
+    """Draw what each layer sends per cycle, and what is lost of it (thin, dotted); `unit` is “messages” or “bytes”."""
     if unit not in ("messages", "bytes"):
-        raise UserError(f"messages can be counted in messages or bytes, not in “{unit}”")
+        raise UserError(f"the unit must be “messages” or “bytes”; got “{unit}”")
     busy = sending(frame)
     found = {"sent": numbers.rates(busy, f"{unit}.sent")}
     if unit == "messages" and (busy.loc[busy["metric"] == "messages.lost", "value"] > 0).any():
         found["lost"] = numbers.rates(busy, "messages.lost")
-    return _over_time(frame, found, f"{unit} a cycle", log, ax)
+    return _over_time(frame, found, f"{unit} per cycle", log, ax)
 
 
 def sending(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of layers that send anything at all."""
+    """Return the rows of layers that send messages."""
     sent = frame[(frame["metric"] == "messages.sent") & (frame["value"] > 0)]
     if sent.empty:
         raise UserError("no layer sends messages")
@@ -253,12 +289,12 @@ def sending(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def online(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
-    """How many nodes are online: the mean over runs."""
+    """Draw the number of nodes online, as mean over runs."""
     return _over_time(frame, {"": numbers.plain_metric(frame, "online")}, "nodes online", log, ax)
 
 
 def _over_time(frame: pd.DataFrame, found: dict[str, pd.DataFrame], label: str, log: bool, ax: Axes | None) -> Axes:
-    """Curves of one or two metrics; the second one is thin and dotted."""
+    """Draw curves of one or two metrics; those of the second are thin and dotted."""
     names = list(dict.fromkeys(next(iter(found.values()))["curve"]))
     with styled():
         words = [*(names if len(names) > 1 else []), *(found if len(found) > 1 else [])]
@@ -292,7 +328,7 @@ def _lines(ax: Axes, found: pd.DataFrame, names: list[str], thin: bool) -> None:
 
 
 def _upwards(ax: Axes, found: pd.DataFrame) -> None:
-    """An axis of counts from zero; a logarithmic one where some curves would else lie on the ground."""
+    """Let an axis of counts begin at zero; make it logarithmic if some curves would otherwise be invisible."""
     from matplotlib.ticker import FuncFormatter
 
     typical = found[found["mean"] > 0].groupby("curve", observed=True)["mean"].median()
@@ -305,7 +341,7 @@ def _upwards(ax: Axes, found: pd.DataFrame) -> None:
 
 
 def _key(ax: Axes, names: list[str], kinds: list[str]) -> None:
-    """Names of the curves, and what thick and thin lines are, beneath the axes."""
+    """Draw a legend below the axes: the names of the curves, and the meaning of thick and thin lines."""
     from matplotlib.lines import Line2D
 
     first = len(ax.lines) - len(names) * len(kinds)
@@ -325,13 +361,13 @@ OVERLAY = {
 
 
 def overlay(frame: pd.DataFrame, *, log: bool = True, figure: Figure | None = None) -> Axes:
-    """The overlay over time: in-degrees (mean and 5–95 % of the nodes), path length, clustering, dead links.
+    """Draw the overlay over time: in-degree (mean and 5–95 % of the nodes), path length, clustering, dead links.
 
-    Returns the first axes, whose figure has them all.
+    Return the first axes; its figure has all of them.
     """
     shown = [name for name in OVERLAY if numbers.has(frame, name) or numbers.has(frame, f"{name}.mean")]
     if not shown:
-        raise UserError("no overlay was measured", hint="put overlay = 1 (or “log”) into [observe] and run again")
+        raise UserError("no overlay was measured", hint="add overlay = 1 (or “log”) to [observe] and run again")
     with styled():
         rows = -(-len(shown) // 2)
         axes = panels(figure, rows, 2, (PAGE * 0.72, 1.6 * rows + 0.4), sharex=True)
@@ -348,7 +384,7 @@ def overlay(frame: pd.DataFrame, *, log: bool = True, figure: Figure | None = No
 
 
 def overlay_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """What the panels of `overlay` show, with a column that tells them apart."""
+    """Return the numbers of all panels of `overlay`; the column `what` names the panel."""
     import pandas as pd
 
     found = [numbers.curves(frame, "indegree").assign(what=OVERLAY["indegree"])]
@@ -358,18 +394,18 @@ def overlay_numbers(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def spent_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """The ε that records have spent: of each curve the mean over records, and the largest where that is another."""
+    """Return the ε that records have spent, per curve: the mean over records, and the maximum if it differs."""
     import pandas as pd
 
     mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
     same = mean["mean"].equals(most["mean"])
-    return mean if same else pd.concat([mean, most.assign(curve=most["curve"] + ", largest")], ignore_index=True)
+    return mean if same else pd.concat([mean, most.assign(curve=most["curve"] + ", maximum")], ignore_index=True)
 
 
 def _overlay_panel(ax: Axes, frame: pd.DataFrame, name: str, log: bool) -> None:
     if name == "indegree":
         found = numbers.curves(frame, name)
-        if found["curve"].nunique() > 2:  # bands as wide as degrees are would hide each other
+        if found["curve"].nunique() > 2:  # bands of degrees are wide and would hide each other
             found = found.assign(q05=float("nan"), q95=float("nan"))
         draw_curves(ax, found, OVERLAY[name], log)
         _ground(ax)

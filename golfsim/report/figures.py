@@ -1,4 +1,4 @@
-"""The picture that a scenario asks for, and all figures by one name: each takes a DataFrame and returns Axes."""
+"""The figure of a scenario, and all figure functions in one place: each takes a DataFrame and returns Axes."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ __all__ = [
     "varied",
 ]  # fmt: skip
 
-MOST_CURVES = 8  # of one picture
-MEASURE = "measure"  # the column that tells several metrics apart
+MOST_CURVES = 8  # per panel
+MEASURE = "measure"  # the column that distinguishes several metrics
 
 
 def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
-    """The picture that a scenario asks for."""
+    """Draw the figure that a scenario states in [plot]."""
     frame = frame if plot.layer is None else only(frame, plot.layer)
     metrics = (plot.metric,) if isinstance(plot.metric, str) else plot.metric
     frame, metric = (frame, metrics[0]) if len(metrics) == 1 else side_by_side(frame, metrics)
@@ -78,7 +78,7 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
 
 
 def only(frame: pd.DataFrame, layer: str) -> pd.DataFrame:
-    """The rows of one layer."""
+    """Return the rows of one layer."""
     rows = frame[frame["layer"] == layer]
     if rows.empty:
         known = [str(name) for name in frame["layer"].unique()]
@@ -87,7 +87,10 @@ def only(frame: pd.DataFrame, layer: str) -> pd.DataFrame:
 
 
 def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> tuple[pd.DataFrame, str]:
-    """Several metrics as one, told apart by a further column; called by what they all end in, else as the first."""
+    """Return several metrics as one, distinguished by the column `measure`, and its name.
+
+    The name is the common ending of all metrics if there is one, otherwise that of the first.
+    """
     import pandas as pd
 
     least = min(metrics, key=len)
@@ -97,13 +100,13 @@ def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> tuple[pd.Data
 
 
 def curves_of(frame: pd.DataFrame, metric: str = "error") -> Axes:
-    """Convergence curves: in one panel, or in small multiples where they are too many for one."""
+    """Draw convergence curves: in one panel, or in small multiples if there are too many for one."""
     over = splitting(frame, metric)
     return convergence(frame, metric) if over is None else small_multiples(frame, over, metric)
 
 
 def splitting(frame: pd.DataFrame, metric: str) -> str | None:
-    """The key whose values get a panel each, so that panels have few curves; None where one panel does."""
+    """Return the key whose values get one panel each, so that panels have few curves; None if one panel suffices."""
     rows = numbers.rows_of(frame, metric)
     keys = numbers.keys_of(rows)
     if len(rows[keys].drop_duplicates()) <= MOST_CURVES or len(keys) < 2:

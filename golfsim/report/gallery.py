@@ -1,4 +1,4 @@
-"""Which figures make sense for what a log has, each with a title, a caption and the numbers behind it."""
+"""The figures that suit a log, each with a title, a caption and its numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from golfsim.core.words import counted
 from golfsim.report import curves, figures, grids, judgement, networks, numbers, style
 from golfsim.report.captions import bands, bars, capital, caption, who
 from golfsim.sim.log import note_of, noted
@@ -22,12 +23,12 @@ MOST_CURVES = 8
 MOST_PANELS = 6
 MOST_ROWS = 20  # of a table
 OTHER_METRICS = ("voted_error", "auc", "f1")
-MOST_DRAWN = 3  # overlays or layers that get a picture each
+MOST_DRAWN = 3  # overlays or layers that get one figure each
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure that can be drawn: `data` are the numbers it shows."""
+    """A figure that can be drawn; `data` are the numbers that it shows."""
 
     name: str
     title: str
@@ -38,7 +39,7 @@ class Drawing:
     animate: Callable[[Path], Any] | None = None
 
     def save(self, folder: Path) -> list[Path]:
-        """Write it as PNG and SVG; an animation as a GIF."""
+        """Write the figure as PNG and SVG, an animation as GIF. Return the files."""
         if self.animate is None:
             return style.save(self.draw(), folder, self.name)
         path = folder / f"{self.name}.gif"
@@ -47,7 +48,7 @@ class Drawing:
 
 
 def fitting(frame: pd.DataFrame, nodes: pd.DataFrame | None = None, links: pd.DataFrame | None = None) -> list[Drawing]:
-    """The figures that make sense for a log, and for the tables beside it."""
+    """Return the figures that suit a log and its tables of nodes and links."""
     parts = (_convergence, _over_sweeps, _over_time, _overlay, _judged)
     found = [drawing for part in parts for drawing in part(frame)]
     found += _followed(nodes) if nodes is not None and len(nodes) else []
@@ -59,7 +60,7 @@ def fitting(frame: pd.DataFrame, nodes: pd.DataFrame | None = None, links: pd.Da
 
 
 def _several_cycles(frame: pd.DataFrame, metric: str) -> bool:
-    """Whether the metric is a curve anywhere, and not only single points."""
+    """Return whether the metric has several cycles at any point, and not only single values."""
     rows = frame[(frame["metric"] == metric) & frame["value"].notna()]
     if rows.empty:
         return False
@@ -77,8 +78,8 @@ def _convergence_of(frame: pd.DataFrame, metric: str) -> Drawing:
     label, over = numbers.label_of(metric), figures.splitting(frame, metric)
     found = numbers.curves(frame, metric) if over is None else curves.multiples(frame, over, metric)
     names = found["curve"].nunique()
-    panels = f" in a panel for each value of {over}" if over else ""
-    what = f"{capital(label)} after each measured cycle, {names} curve{'s' if names > 1 else ''}{panels}."
+    panels = f", with one panel per value of {over}" if over else ""
+    what = f"{capital(label)} after each measured cycle: {counted(names, 'curve')}{panels}."
     text = caption(frame, what, who(frame, of_nodes=True), bands(found))
     title = "Convergence" if metric == "error" else capital(label)
     name = "convergence" if metric == "error" else f"convergence-{metric}"
@@ -88,18 +89,18 @@ def _convergence_of(frame: pd.DataFrame, metric: str) -> Drawing:
 def _over_time(frame: pd.DataFrame) -> Iterator[Drawing]:
     if _several_cycles(frame, "spent.mean") and _few(frame, "spent.mean") is not None:
         both = curves.spent_numbers(frame)
-        what = "The ε that records have spent so far: mean over records, and the largest."
+        what = "The ε that records have spent so far: mean over records, and maximum."
         yield Drawing(
             "spent", "Spent ε", caption(frame, what, who(frame), bands(both)), partial(curves.spent, frame), both
         )
     if frame.loc[frame["metric"] == "online", "value"].nunique() > 1 and (found := _few(frame, "online")) is not None:
-        what = "How many nodes are online after each measured cycle."
+        what = "The number of nodes online after each measured cycle."
         yield Drawing(
             "online", "Churn", caption(frame, what, who(frame), bands(found)), partial(curves.online, frame), found
         )
     sent = frame[(frame["metric"] == "messages.sent") & (frame["value"] > 0)]
     if sent["cycle"].nunique() > 1 and _few(curves.sending(frame), "messages.sent") is not None:
-        what = "Messages that each layer sends a cycle, averaged since the cycle measured before."
+        what = "Messages that each layer sends per cycle, averaged over the cycles since the previous measurement."
         found = numbers.rates(curves.sending(frame), "messages.sent")
         yield Drawing(
             "messages",
@@ -111,7 +112,7 @@ def _over_time(frame: pd.DataFrame) -> Iterator[Drawing]:
 
 
 def _few(frame: pd.DataFrame, metric: str) -> pd.DataFrame | None:
-    """The curves of a metric, unless there are too many for a picture."""
+    """Return the curves of a metric, or None if there are too many for one figure."""
     found = numbers.plain_metric(frame, metric)
     return found if found["curve"].nunique() <= MOST_CURVES else None
 
@@ -122,13 +123,14 @@ def _overlay(frame: pd.DataFrame) -> Iterator[Drawing]:
     found = numbers.curves(frame, "indegree")
     if found["curve"].nunique() > MOST_CURVES:
         return
-    what = "In-degree, mean path length, clustering and the share of dead links of each overlay, between nodes online."
+    what = "In-degree, mean path length, clustering and share of dead links of each overlay, among online nodes."
     if found["cycle"].nunique() > 1:
         text = caption(frame, what, who(frame))
         draw, data = partial(curves.overlay, frame), curves.overlay_numbers(frame)
-        yield Drawing("overlay", "The overlay over time", text, draw, data, "picture")
+        yield Drawing("overlay", "Overlay over time", text, draw, data, "picture")
     what = (
-        "The share of nodes with at most so many links to them after the last measured cycle, as far as quantiles tell."
+        "The cumulative distribution of the in-degree after the last measured cycle: the share of nodes with at most "
+        "this in-degree, interpolated between the measured quantiles."
     )
     degrees = networks.logged_degrees(frame)
     text = caption(frame, what, who(frame))
@@ -159,19 +161,19 @@ def _is_number(rows: pd.DataFrame, key: str) -> bool:
 
 
 def _telling(keys: list[str], count: dict[str, int], x: str) -> str | None:
-    """The key that tells lines apart: the case, or the one with the most values that still can be."""
+    """Return the key that distinguishes lines: the case, or the key with the most values that suit one panel."""
     others = [key for key in keys if key != x and count[key] <= MOST_CURVES]
     return "case" if "case" in others else max(others, key=lambda key: count[key], default=None)
 
 
 def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawing:
-    """The end of runs over a number: ε with the attack beneath, a size, or anything else with error bars."""
+    """Return the figure of final values over a numeric key: ε with the attack below, a size, or any other number."""
     others = [key for key in numbers.keys_of(numbers.rows_of(frame, metric)) if key not in (x, by)]
     found = numbers.last_means(frame, metric, [*([by] if by else []), x, *others])
     what = f"{capital(numbers.label_of(metric))} at the end of each run over {x}{f', by {by}' if by else ''}."
     if x.rpartition(".")[2] == "epsilon":
         beneath = (
-            "Beneath, the share of labels that the best linear guess recovers from what was published."
+            "Below: the share of labels that the best linear attack recovers from the published records."
             if numbers.has(frame, "label.linear")
             else ""
         )
@@ -186,7 +188,7 @@ def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawin
         text = caption(frame, what, who(frame, of_nodes=True), bars(found))
         return Drawing("lines", f"Over {x}", text, partial(grids.lines, frame, x, by, metric), found, "picture")
     text = caption(
-        frame, what, who(frame, of_nodes=True), bars(found), "Light bars are standard deviations over nodes."
+        frame, what, who(frame, of_nodes=True), bars(found), "Light bars show the standard deviation over nodes."
     )
     found = grids.spreads(frame, x, by, metric)
     return Drawing("bars", f"Over {x}", text, partial(grids.bars, frame, x, by, metric), found, "picture")
@@ -202,7 +204,7 @@ def _map(frame: pd.DataFrame, metric: str, keys: list[str], count: dict[str, int
     what = f"{capital(numbers.label_of(metric))} at the end of each run by {rows} and {columns}."
     found = numbers.last_means(frame, metric, [rows, columns, *(k for k in keys if k not in (rows, columns))])
     text = caption(frame, what, who(frame, of_nodes=True))
-    yield Drawing("heatmap", "Heat-map", text, partial(grids.heatmap, frame, rows, columns, metric), found, "picture")
+    yield Drawing("heatmap", "Heat map", text, partial(grids.heatmap, frame, rows, columns, metric), found, "picture")
 
 
 # One classifier
@@ -223,7 +225,7 @@ def _judged(frame: pd.DataFrame) -> Iterator[Drawing]:
 
 
 def _matrices(frame: pd.DataFrame) -> Iterator[Drawing]:
-    """A confusion matrix for each layer at each point, unless they are too many to look at."""
+    """Yield one confusion matrix per layer and point, unless there are too many."""
     if frame.empty:
         return
     keys = numbers.distinct(frame, numbers.varied(frame))
@@ -235,21 +237,23 @@ def _matrices(frame: pd.DataFrame) -> Iterator[Drawing]:
 
 def _matrix(frame: pd.DataFrame, layer: str, point: str, name: str) -> Drawing:
     found = judgement.confusion_counts(frame, layer)
-    what = f"How many test records of each class one node of “{layer}” predicts to be of each, at the end of each run."
-    text = caption(frame, what, "Shades are shares of the actual class.", who(frame))
+    what = (
+        f"The number of test records by actual and predicted class, for one node of “{layer}” at the end of each run."
+    )
+    text = caption(frame, what, "The shade is the share of the actual class.", who(frame))
     draw = partial(judgement.confusion, frame, layer)
     title = f"Confusion matrix of {layer}" + (f", {point}" if point else "")
     return Drawing(name, title, text, draw, found.reset_index(), "picture")
 
 
 def _times(frame: pd.DataFrame) -> Drawing:
-    """Thresholds are shares of the best accuracy seen, rounded: they fit whatever the problem."""
+    """Return the table of times to accuracy. Thresholds are rounded shares of the best accuracy, for any problem."""
     best = float(numbers.curves(frame, "accuracy")["mean"].max())
     thresholds = tuple(dict.fromkeys(round(best * share, 2) for share in (0.8, 0.9, 0.95)))
     found = numbers.time_to(frame, thresholds)
-    what = "The first measured cycle in which the mean accuracy over nodes is at least so high: median over runs."
+    what = "The first measured cycle in which the mean accuracy over nodes reaches the threshold: median over runs."
     some = (
-        "Fractions say how many of the runs get there, where not all do."
+        "Fractions in brackets state how many runs reach it, if not all do."
         if (found["reached"] < found["runs"]).any()
         else ""
     )
@@ -271,7 +275,8 @@ def _followed(nodes: pd.DataFrame) -> Iterator[Drawing]:
 
 def _raster(nodes: pd.DataFrame, own: pd.DataFrame, layer: str) -> Drawing:
     many, run = own["node"].nunique(), own["run"].iloc[0]
-    what = f"The error of {many:,} nodes of “{layer}” after each measured cycle of run {run}; grey: offline."
+    nodes_ = f"{many:,} node{'s' * (many != 1)}"
+    what = f"The error of {nodes_} of “{layer}” after each measured cycle of run {run}; grey: offline."
     draw = partial(networks.raster, nodes, layer)
     return Drawing(f"raster-{layer}", f"Nodes of {layer}", caption(nodes, what), draw, own, "picture")
 
@@ -287,17 +292,17 @@ def _drawn(links: pd.DataFrame, nodes: pd.DataFrame | None) -> Iterator[Drawing]
 def _network(links: pd.DataFrame, nodes: pd.DataFrame | None, own: pd.DataFrame, layer: str) -> Drawing:
     end = own[own["cycle"] == own["cycle"].max()]
     cycle, run = end["cycle"].iloc[0], end["run"].iloc[0]
-    what = f"Who knows whom in “{layer}” after cycle {cycle} of run {run}: {len(end):,} links."
+    what = f"The overlay “{layer}” after cycle {cycle} of run {run}: {len(end):,} link{'s' * (len(end) != 1)}."
     hollow = "Hollow nodes are offline." if nodes is not None else ""
     draw = partial(networks.drawing, links, nodes, layer=layer)
-    return Drawing(f"network-{layer}", f"The network of {layer}", caption(links, what, hollow), draw, end, "picture")
+    return Drawing(f"network-{layer}", f"Network of {layer}", caption(links, what, hollow), draw, end, "picture")
 
 
 def _moving(links: pd.DataFrame, nodes: pd.DataFrame | None, own: pd.DataFrame, layer: str) -> Drawing:
     shown, run = len(networks.some_cycles(own)), own["run"].iloc[0]
-    what = f"Who knows whom in “{layer}” over {shown} cycles of run {run}, each node always at the same place."
+    what = f"The overlay “{layer}” over {counted(shown, 'cycle')} of run {run}; each node has a fixed position."
     draw = partial(networks.drawing, links, nodes, layer=layer)
     write = partial(networks.animation, links, nodes, layer=layer)
     return Drawing(
-        f"moving-{layer}", f"The network of {layer} over time", caption(links, what), draw, own, "animation", write
+        f"moving-{layer}", f"Network of {layer} over time", caption(links, what), draw, own, "animation", write
     )

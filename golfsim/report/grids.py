@@ -1,4 +1,4 @@
-"""The end of each run over a sweep: heat-maps, lines, privacy–utility and learning curves, error bars."""
+"""Final values of runs over a sweep: heat maps, lines, privacy–utility curves, learning curves, error bars."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEGEND_LINE = 0.13  # inches
-LETTERS = 12  # of tick labels to an inch
+LETTERS = 12  # of tick labels per inch
 LARGEST_CELL = 0.62  # inches of a cell's width
 BARS = "95 % interval of the mean, {} runs"
 RECOVERY = {"label.linear": "best linear guess", "label.sum": "sign of the sum", "label.base": "largest class"}
-SIZES = ("data.train", "nodes.records", "nodes.number")  # what a learning curve runs over
+SIZES = ("data.train", "nodes.records", "nodes.number")  # possible horizontal axes of a learning curve
 
 
 def heatmap(
     frame: pd.DataFrame, rows: str, columns: str, metric: str = "accuracy", *, figure: Figure | None = None
 ) -> Axes:
-    """The metric's mean over runs for each pair of values, a panel for each combination of the other keys.
+    """Draw the mean of the metric over runs per pair of values, with one panel per combination of the other keys.
 
-    Returns the first axes, whose figure has them all.
+    Return the first axes; its figure has all of them.
     """
     parts = numbers.facets(frame, metric, [rows, columns])
     tables = [grid(part, rows, columns, metric) for _, part in parts]
@@ -70,7 +70,10 @@ def heatmap(
 
 
 def grid(frame: pd.DataFrame, rows: str, columns: str, metric: str) -> pd.DataFrame:
-    """The metric's mean over runs as a table: numbers rise upwards and to the right, words as the sweep has them."""
+    """Return the mean of the metric over runs as a table.
+
+    Numeric keys increase upwards and to the right; other values are in the order of the sweep.
+    """
     means = numbers.last_means(frame, metric, [rows, columns])
     table = means.pivot_table(index=rows, columns=columns, values="mean", observed=True, sort=False)
     up, right = _in_order(table.index)[:: -1 if _numeric(table.index) else 1], _in_order(table.columns)
@@ -82,14 +85,14 @@ def _in_order(values: Any) -> list[Any]:
 
 
 def limits_of(tables: list[pd.DataFrame]) -> tuple[float, float]:
-    """The ends of the colours: 0 and 1 where shares fill most of that, else what there is, lest all look the same."""
+    """Return the limits of the colour scale: 0 and 1 if shares cover more than half of it, otherwise the extremes."""
     values = [float(value) for table in tables for _, value in _cells(table)]
     low, high = min(values), max(values)
     return (0.0, 1.0) if low >= 0 and high <= 1 and high - low > 0.5 else (low, high if high > low else low + 1)
 
 
 def _map(ax: Axes, table: pd.DataFrame, label: str, limits: tuple[float, float]) -> Any:
-    """One map with its values written in; all maps have the same colours."""
+    """Draw one map with its values as text; all maps have the same colour scale."""
     low, high = limits
     image = ax.imshow(table.to_numpy(float), cmap=COLOURS, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
     digits = 2 if limits == (0.0, 1.0) else 3
@@ -123,9 +126,10 @@ def _numeric(values: Any) -> bool:
 def lines(
     frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "accuracy", *, figure: Figure | None = None
 ) -> Axes:
-    """The metric's mean over runs against a key, with 95 % intervals; a panel for each combination of the others.
+    """Draw the mean of the metric over runs against a key, with 95 % intervals.
 
-    Cases are lines, unless `by` names another key. Returns the first axes, whose figure has them all.
+    There is one line per case (or per value of the key `by`), and one panel per combination of the other keys. Return
+    the first axes; its figure has all of them.
     """
     by = by or _cases(frame)
     parts = numbers.facets(frame, metric, [x, by] if by else [x])
@@ -153,20 +157,20 @@ def _cases(frame: pd.DataFrame) -> str | None:
 
 
 def _names(frame: pd.DataFrame, by: str | None) -> dict[Any, str]:
-    """What each line is called; the same line looks the same in all panels."""
+    """Return the names of lines by value; a line looks the same in all panels."""
     if by is None or by not in frame:
         return {"": ""}
     return {value: plain(numbers.value_of(by, value)) for value in dict.fromkeys(frame[by].dropna())}
 
 
 def _heading(by: str | None, names: dict[Any, str]) -> str:
-    """What the words in a key are values of; numbers, cases and sets say it themselves."""
+    """Return the title of a legend: the key of its values, unless they are numbers, cases or data sets."""
     telling = by is None or by in numbers.TELLING or any(isinstance(name, int | float) for name in names)
     return "" if telling else short(str(by))
 
 
 def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None, names: dict[Any, str]) -> None:
-    """Lines of means with intervals over a key; infinity stands at the right, a step beyond the largest number."""
+    """Draw lines of means with intervals over a key; infinity is at the right, one step beyond the largest number."""
     ticks = sorted(float(value) for value in set(means[x]))
     spots = places(ticks)
     for place, (name, label) in enumerate(names.items()):
@@ -184,7 +188,7 @@ def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None, names: dict[
 
 
 def places(values: list[float]) -> dict[float, float]:
-    """Where values stand along an axis: infinity a step beyond the largest number."""
+    """Return the positions of values along an axis: infinity is one step beyond the largest number."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return {value: 1.0 for value in values}
@@ -193,7 +197,7 @@ def places(values: list[float]) -> dict[float, float]:
 
 
 def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) -> None:
-    """A logarithmic axis where values spread over more than an order, with the values themselves as ticks."""
+    """Use a logarithmic axis if values differ by a factor of eight or more, with the values as ticks."""
     from matplotlib.ticker import NullLocator
 
     at = [spots[value] for value in ticks]
@@ -207,13 +211,13 @@ def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) 
 
 
 def _width(ax: Axes) -> float:
-    """About how many inches a panel has."""
+    """Return the approximate width of a panel in inches."""
     place, figure = ax.get_subplotspec(), ax.figure
     return figure.get_figwidth() / (place.get_gridspec().ncols if place is not None else 1)  # type: ignore[union-attr]
 
 
 def thinned(ticks: list[float], spots: dict[float, float], log: bool, most: int = 9) -> list[float]:
-    """Those of the values whose labels do not run into each other; the last one always."""
+    """Return the values whose labels do not overlap; the last value is always included."""
     place = {value: math.log(spots[value]) if log else spots[value] for value in ticks}
     span = (max(place.values()) - min(place.values())) or 1.0
     kept = [ticks[-1]]
@@ -224,7 +228,7 @@ def thinned(ticks: list[float], spots: dict[float, float], log: bool, most: int 
 
 
 def _handles(panels_: Any, by: str | None) -> list[Any]:
-    """The lines of all panels, each once."""
+    """Return the lines of all panels, each once."""
     found: dict[str, Any] = {}
     for ax in panels_ if by else ():
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -233,7 +237,7 @@ def _handles(panels_: Any, by: str | None) -> list[Any]:
 
 
 def _bars_of(frame: pd.DataFrame, metric: str) -> Any:
-    """What the error bars are."""
+    """Return the legend entry that explains the error bars."""
     from matplotlib.lines import Line2D
 
     rows = numbers.rows_of(frame, metric)
@@ -250,10 +254,10 @@ def learning_curve(
     frame: pd.DataFrame, x: str | None = None, by: str | None = None, metric: str = "error",
     *, figure: Figure | None = None,
 ) -> Axes:  # fmt: skip
-    """The metric at the end against the amount of training data; by default the size that the sweep varies."""
+    """Draw the final metric against the amount of training data; by default the size that the sweep varies."""
     found = x or next((key for key in SIZES if key in numbers.varied(frame)), None)
     if found is None:
-        raise UserError("the sweep varies no size", hint=f"a learning curve runs over one of {', '.join(SIZES)}")
+        raise UserError("the sweep varies no size", hint=f"a learning curve needs a sweep over {' or '.join(SIZES)}")
     return lines(frame, found, by, metric, figure=figure)
 
 
@@ -261,11 +265,11 @@ def privacy_utility(
     frame: pd.DataFrame, epsilon: str | None = None, by: str | None = None, metric: str = "accuracy",
     *, figure: Figure | None = None,
 ) -> Axes:  # fmt: skip
-    """Accuracy over ε and, where the attack was tried, the share of labels recovered beneath.
+    """Draw accuracy over ε and, if the attack was measured, the share of recovered labels below.
 
-    Mean over runs with 95 % intervals; cases are lines, unless `by` names another key; a column for each combination of
-    the other keys; the dotted line is what guessing the largest class gives. Returns the first axes, whose figure has
-    them all.
+    Values are means over runs with 95 % intervals. There is one line per case (or per value of the key `by`), and one
+    column per combination of the other keys. The dotted line is the share of the largest class. Return the first axes;
+    its figure has all of them.
     """
     x, by = epsilon or epsilon_of(frame), by or _cases(frame)
     parts = numbers.facets(frame, metric, [x, by] if by else [x])
@@ -284,7 +288,7 @@ def privacy_utility(
         axes[0, 0].set_ylabel(numbers.label_of(metric))
         within_shares(axes[:1], metric)
         if attacked:
-            axes[1, 0].set_ylabel("labels recovered")
+            axes[1, 0].set_ylabel("share of labels recovered")
             within_shares(axes[1:], "label.linear")
         handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(attacked)]
         beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
@@ -293,10 +297,10 @@ def privacy_utility(
 
 
 def epsilon_of(frame: pd.DataFrame) -> str:
-    """The ε that the sweep varies."""
+    """Return the key of the ε that the sweep varies."""
     found = [key for key in numbers.varied(frame) if key.rpartition(".")[2] == "epsilon"]
     if not found:
-        raise UserError("the sweep varies no ε", hint='name the key, e.g. epsilon="published.epsilon"')
+        raise UserError("the sweep varies no ε", hint='state the key, e.g. epsilon="published.epsilon"')
     return found[0]
 
 
@@ -314,9 +318,9 @@ def _guess(attacked: bool) -> list[Any]:
 
 
 def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "error", *, ax: Axes | None = None) -> Axes:
-    """The metric at the end for each value of a key, e.g. the size of groups.
+    """Draw the final metric per value of a key, e.g. the size of groups.
 
-    The dark bar is the 95 % interval of the mean over runs, the light and wide one the standard deviation over nodes,
+    The dark bar is the 95 % interval of the mean over runs. The light, wide bar is the standard deviation over nodes,
     averaged over runs.
     """
     by = by or ("layer" if "layer" in numbers.keys_of(numbers.rows_of(frame, metric)) else None)
@@ -339,7 +343,7 @@ def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "erro
 
 
 def spreads(frame: pd.DataFrame, x: str, by: str | None, metric: str) -> pd.DataFrame:
-    """By the keys: mean over runs with its interval, and the standard deviation over nodes."""
+    """Return per key values the mean over runs with its interval, and the standard deviation over nodes."""
     keys = [by, x] if by else [x]
     means = numbers.last_means(frame, metric, keys)
     peers = numbers.interval(numbers.last(frame, f"{metric}.std"), keys)[[*keys, "mean"]]

@@ -1,4 +1,4 @@
-"""How good a classifier is: confusion matrix, ROC curve, and when a curve gets somewhere."""
+"""Quality of a classifier: confusion matrix, ROC curve, and the time to reach a threshold."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 CELL = re.compile(r"confusion\.actual_(\d+)\.predicted_(\d+)$")
 POINT = re.compile(r"roc\.at_(\d\.\d+)$")
 MOST_BANDS = 3
-MOST_COUNTS = 12  # classes whose counts still fit into their cells
+MOST_COUNTS = 12  # with more classes, counts do not fit into the cells
 
 
 def confusion(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """The confusion matrix of one node at the end: counts (means over runs), shaded by share of the actual class."""
+    """Draw the final confusion matrix of one node: counts (means over runs), shaded by share of the actual class."""
     table = confusion_counts(frame, layer)
     share = table.div(table.sum(axis=1).clip(lower=1), axis=0).to_numpy()
     size = len(table)
@@ -41,7 +41,7 @@ def confusion(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None 
 
 
 def _write(ax: Axes, counts: Any, share: Any) -> None:
-    """The counts into their cells."""
+    """Write the counts into their cells."""
     for row in range(len(counts)):
         for column in range(len(counts)):
             colour = "w" if share[row, column] > 0.5 else "k"
@@ -50,11 +50,12 @@ def _write(ax: Axes, counts: Any, share: Any) -> None:
 
 
 def confusion_counts(frame: pd.DataFrame, layer: str | None = None) -> pd.DataFrame:
-    """Actual × predicted class at each run's last cycle, as means over runs, of one point of a sweep."""
+    """Return the counts by actual × predicted class at the last cycle, as means over runs, of one point of a sweep."""
     rows = _matching(frame, CELL, layer, "confusion")
     if numbers.varied(rows):
         raise UserError(
-            "a confusion matrix is of one point of a sweep", hint=f"choose a value of {', '.join(numbers.varied(rows))}"
+            "a confusion matrix needs a single point of a sweep",
+            hint=f"choose one value of {', '.join(numbers.varied(rows))}",
         )
     parts = rows["metric"].astype(str).str.extract(CELL).astype(int)
     means = rows.assign(actual=parts[0], predicted=parts[1])
@@ -62,10 +63,10 @@ def confusion_counts(frame: pd.DataFrame, layer: str | None = None) -> pd.DataFr
 
 
 def _matching(frame: pd.DataFrame, pattern: re.Pattern[str], layer: str | None, name: str) -> pd.DataFrame:
-    """The rows of metrics that match, at the last cycle of each run."""
+    """Return the rows of matching metrics at the last cycle of each run."""
     rows = frame[frame["metric"].astype(str).str.match(pattern)]
     if rows.empty:
-        raise UserError(f"no {name} was measured", hint=f'put metrics = ["{name}"] into [observe] and run again')
+        raise UserError(f"no {name} was measured", hint=f'add metrics = ["{name}"] to [observe] and run again')
     if layer is None and name == "confusion":
         layer = str(rows["layer"].iloc[0])
     if layer is not None and layer not in set(rows["layer"]):
@@ -76,7 +77,7 @@ def _matching(frame: pd.DataFrame, pattern: re.Pattern[str], layer: str | None, 
 
 
 def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """The ROC curve of one node at the end, for each layer and point: mean over runs, with its 95 % interval."""
+    """Draw the final ROC curve of one node per layer and point: mean over runs with its 95 % interval."""
     found = roc_points(frame, layer)
     names = list(dict.fromkeys(found["curve"]))
     with styled():
@@ -88,8 +89,8 @@ def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None
                 low, high = curve["low"].clip(0, 1), curve["high"].clip(0, 1)
                 ax.fill_between(curve["false"], low, high, color=how.colour, alpha=0.25, lw=0)
         own = ax.lines[len(ax.lines) - len(names) :]
-        ax.plot([0, 1], [0, 1], color=GREY, ls=":", lw=0.8, label="guessing")
-        ax.set(xlabel="false positives", ylabel="true positives", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+        ax.plot([0, 1], [0, 1], color=GREY, ls=":", lw=0.8, label="random guess")
+        ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
         ax.set_aspect("equal")
         legend(ax, [*own, ax.lines[-1]])
         head(ax, note_of(frame))
@@ -97,7 +98,7 @@ def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None
 
 
 def roc_points(frame: pd.DataFrame, layer: str | None = None) -> pd.DataFrame:
-    """True positives by share of false positives for each curve; a vertical start where no threshold is stricter."""
+    """Return the true positive rate by false positive rate for each curve; it may begin with a vertical step."""
     rows = _matching(frame, POINT, layer, "roc")
     rows = rows.assign(false=rows["metric"].astype(str).str.extract(POINT)[0].astype(float))
     keys = [key for key in numbers.keys_of(rows) if key != "false"] or ["layer"]
@@ -110,7 +111,7 @@ def time_table(
     frame: pd.DataFrame, thresholds: Sequence[float] = (0.8, 0.85, 0.9), metric: str = "accuracy",
     *, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """When each curve first reaches each threshold, as a drawn table; `numbers.time_to` has it as a DataFrame."""
+    """Draw a table of the cycles in which curves first reach thresholds; `numbers.time_to` returns a DataFrame."""
     cells = time_cells(numbers.time_to(frame, thresholds, metric))
     with styled():
         first = max(len(str(name)) for name in cells.index)
@@ -134,7 +135,7 @@ def time_table(
 
 
 def time_cells(found: pd.DataFrame) -> pd.DataFrame:
-    """The median cycle of each curve and threshold in words, with the runs that get there where some do not."""
+    """Return the median cycle per curve and threshold as text, with the share of runs that reach it if not all do."""
     words = [_when(row) for row in found.to_dict("records")]
     return found.assign(text=words).pivot_table(
         index="curve", columns="threshold", values="text", aggfunc="first", sort=False
@@ -147,7 +148,7 @@ def _when(row: dict[Any, Any]) -> str:
 
 
 def _rule(table: Any, rows: int) -> None:
-    """Lines as in a book: above, below the head, and at the end."""
+    """Draw the lines of a table as in a book: above and below the header, and at the end."""
     table.auto_set_font_size(False)
     for (row, column), cell in table.get_celld().items():
         cell.set(edgecolor="k", linewidth=0.6, fontsize=7)

@@ -1,4 +1,4 @@
-"""Nodes and links as pictures: degrees, a raster of nodes over time, small networks drawn and animated."""
+"""Figures of nodes and links: degrees, a raster of nodes over time, drawings and animations of small networks."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 LOGGED = {"min": 0.0, "q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95, "q99": 0.99, "max": 1.0}
 FRAMES = 60  # of an animation
-SEED = 1  # of the places of nodes
+SEED = 1  # of the positions of nodes
 
 
 def degrees(frame: pd.DataFrame, cycle: int | None = None, *, ax: Axes | None = None) -> Axes:
-    """How in-degrees are distributed: the share of nodes with at most so many links to them.
+    """Draw the cumulative distribution of in-degrees after a cycle (default: the last one).
 
-    From a log it goes through the extremes and quantiles measured (means over runs, joined by straight lines), between
-    nodes online; from links it is exact, over all nodes that know or are known. By default after the last cycle.
+    From a log, the curve joins the measured extremes and quantiles (means over runs) of the online nodes by straight
+    lines. From links it is exact, over all nodes with a link in either direction.
     """
     exact = "source" in frame
     found = in_degrees(frame, cycle) if exact else logged_degrees(frame, cycle)
@@ -59,7 +59,7 @@ def degrees(frame: pd.DataFrame, cycle: int | None = None, *, ax: Axes | None = 
                 drawstyle="steps-post" if exact else None,
                 label=plain(name),
             )
-        ax.set(xlabel="in-degree", ylabel="share of nodes at or below", ylim=(0, 1.02))
+        ax.set(xlabel="in-degree", ylabel="cumulative share of nodes", ylim=(0, 1.02))
         ax.locator_params(axis="x", integer=True)
         legend(ax, ax.lines[len(ax.lines) - len(names) :])
         head(ax, note_of(frame))
@@ -67,9 +67,9 @@ def degrees(frame: pd.DataFrame, cycle: int | None = None, *, ax: Axes | None = 
 
 
 def logged_degrees(frame: pd.DataFrame, cycle: int | None = None) -> pd.DataFrame:
-    """In-degrees by share of nodes, of each overlay after a cycle, from the quantiles in a log."""
+    """Return in-degrees by share of nodes, per overlay after a cycle, from the quantiles in a log."""
     if not numbers.has(frame, "indegree.mean"):
-        raise UserError("no overlay was measured", hint="put overlay = 1 (or “log”) into [observe] and run again")
+        raise UserError("no overlay was measured", hint="add overlay = 1 (or “log”) to [observe] and run again")
     rows = frame[frame["metric"].isin([f"indegree.{name}" for name in LOGGED])]
     rows = rows[rows["cycle"] == _cycle_of(rows, cycle)]
     keys = numbers.keys_of(rows) or ["layer"]
@@ -84,7 +84,7 @@ def logged_degrees(frame: pd.DataFrame, cycle: int | None = None) -> pd.DataFram
 
 
 def in_degrees(links: pd.DataFrame, cycle: int | None = None) -> pd.DataFrame:
-    """In-degrees by share of nodes, of each overlay after the first cycle and after the one named."""
+    """Return in-degrees by share of nodes, per overlay after the first cycle and after the given one."""
     import pandas as pd
 
     found = []
@@ -96,7 +96,7 @@ def in_degrees(links: pd.DataFrame, cycle: int | None = None) -> pd.DataFrame:
 
 
 def _distribution(links: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Degrees 0, 1, … and the share of nodes with at most as many, over all runs."""
+    """Return the degrees 0, 1, … and the share of nodes with at most this degree, over all runs."""
     nodes = {(run, node) for end in ("source", "target") for run, node in zip(links["run"], links[end], strict=True)}
     counts = links.groupby(["run", "target"], observed=True).size().to_numpy()
     of = np.bincount(np.concatenate([counts, np.zeros(len(nodes) - counts.size, int)]))
@@ -104,18 +104,18 @@ def _distribution(links: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _cycle_of(rows: pd.DataFrame, cycle: int | None) -> int:
-    """The cycle asked for, if it was measured; by default the last one."""
+    """Return the given cycle if it was measured; by default the last one."""
     measured = sorted(set(rows["cycle"].tolist()))
     if cycle is not None and cycle not in measured:
         close = min(measured, key=lambda known: abs(known - cycle))
-        raise UserError(f"cycle {cycle} was not measured", hint=f"the nearest one that was is {close}")
+        raise UserError(f"cycle {cycle} was not measured", hint=f"the nearest measured cycle is {close}")
     return int(measured[-1] if cycle is None else cycle)
 
 
 def raster(nodes: pd.DataFrame, layer: str | None = None, *, log: bool = True, ax: Axes | None = None) -> Axes:
-    """The error of each node that was followed after each cycle, of the first run; grey where it is offline.
+    """Draw the error of each followed node after each cycle of the first run; grey while it is offline.
 
-    White is where a node is online and has no model to be measured.
+    White means that a node is online but has no model to measure.
     """
     own, name = one_layer(nodes, layer, "error")
     table = own.pivot_table(index="node", columns="cycle", values="error", observed=True, dropna=False)
@@ -136,10 +136,10 @@ def raster(nodes: pd.DataFrame, layer: str | None = None, *, log: bool = True, a
 
 
 def one_layer(rows: pd.DataFrame, layer: str | None, needed: str | None = None) -> tuple[pd.DataFrame, str]:
-    """The rows of one layer in the first run at the first point: that one, or the first that has values."""
+    """Return the rows of one layer in the first run at the first point; default: the first layer that has values."""
     usable = rows.dropna(subset=needed) if needed else rows
     if usable.empty:
-        raise UserError("no node that was followed has an error", hint="follow nodes of a scenario that learns")
+        raise UserError("no followed node has an error", hint="follow nodes of a scenario with a learning layer")
     name = str(usable["layer"].iloc[0]) if layer is None else layer
     if name not in set(rows["layer"]):
         raise UserError(f"there is no layer “{name}”", hint=nearest(name, map(str, rows["layer"].unique())))
@@ -150,7 +150,7 @@ def one_layer(rows: pd.DataFrame, layer: str | None, needed: str | None = None) 
 
 
 def between(values: NDArray[np.float64], log: bool) -> NDArray[np.float64]:
-    """The edges of cells around values: half way to the neighbours, on the axis that is drawn."""
+    """Return the edges of cells around values: half way between neighbours, on a linear or logarithmic axis."""
     if values.size == 1:
         return np.array([values[0] / 1.1, values[0] * 1.1]) if log else values[0] + np.array([-0.5, 0.5])
     place = np.log(values) if log else values
@@ -166,7 +166,7 @@ def _flat(colour: str) -> Any:
 
 
 def _some(names: list[str], most: int = 8) -> tuple[list[float], list[str]]:
-    """Ticks for at most that many of the rows."""
+    """Return ticks for at most this number of rows."""
     step = max(1, -(-len(names) // most))
     return [place + 0.5 for place in range(0, len(names), step)], names[::step]
 
@@ -175,9 +175,24 @@ def drawing(
     links: pd.DataFrame, nodes: pd.DataFrame | None = None, cycle: int | None = None, layer: str | None = None,
     *, colour: str = "error", ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """The overlay of the first run after a cycle (by default the last); nodes coloured by error or online state.
+    """Draw the overlay of the first run after a cycle. Offline nodes are hollow and grey.
 
-    Nodes that are offline are hollow and grey. Places are found by springs along the links of all cycles.
+    The positions come from a spring layout of the links of all cycles.
+
+    Parameters
+    ----------
+    links : DataFrame
+        The links, as `golfsim.load_links` returns them.
+    nodes : DataFrame, optional
+        The followed nodes, as `golfsim.load_nodes` returns them. Without it, all nodes count as online.
+    cycle : int, optional
+        The cycle. Default: the last one.
+    layer : str, optional
+        The overlay. Default: the first one.
+    colour : {"error", "online"}
+        What the colour of a node shows.
+    ax : Axes, optional
+        The axes to draw on. Default: a new figure.
     """
     scene = Scene(links, nodes, layer, colour)
     when = _cycle_of(scene.links, cycle)
@@ -193,7 +208,23 @@ def animation(
     links: pd.DataFrame, nodes: pd.DataFrame | None = None, path: str | Path | None = None, layer: str | None = None,
     *, colour: str = "error", per_second: int = 5,
 ) -> FuncAnimation:  # fmt: skip
-    """The drawing of a small network over its cycles; with `path`, also written there as a GIF."""
+    """Animate the drawing of a small network over its cycles.
+
+    Parameters
+    ----------
+    links : DataFrame
+        The links, as `golfsim.load_links` returns them.
+    nodes : DataFrame, optional
+        The followed nodes, as `golfsim.load_nodes` returns them. Without it, all nodes count as online.
+    path : str or Path, optional
+        A GIF file to write.
+    layer : str, optional
+        The overlay. Default: the first one.
+    colour : {"error", "online"}
+        What the colour of a node shows.
+    per_second : int
+        Frames per second.
+    """
     import matplotlib.pyplot as plt
     from matplotlib.animation import FuncAnimation, PillowWriter
 
@@ -219,17 +250,17 @@ def animation(
 
 
 def some_cycles(links: pd.DataFrame) -> list[int]:
-    """The measured cycles, or as many of them, evenly, as an animation has pictures."""
+    """Return the measured cycles, or evenly spaced ones of them if there are more than an animation has frames."""
     measured = np.array(sorted(set(links["cycle"].tolist())))
     return [int(cycle) for cycle in measured[np.linspace(0, measured.size - 1, min(measured.size, FRAMES)).astype(int)]]
 
 
 class Scene:
-    """A small network that can be drawn after any of its cycles, each node always at the same place."""
+    """A small network that can be drawn after any of its cycles, with a fixed position per node."""
 
     def __init__(self, links: pd.DataFrame, nodes: pd.DataFrame | None, layer: str | None, colour: str) -> None:
         if colour not in ("error", "online"):
-            raise UserError(f"nodes can be coloured by error or online, not by “{colour}”")
+            raise UserError(f"the colour must be “error” or “online”; got “{colour}”")
         self.links, self.name = one_layer(links, layer)
         learnt = nodes is not None and nodes["error"].notna().any()
         self.nodes = one_layer(nodes, None, "error" if learnt else None)[0] if nodes is not None else None
@@ -240,12 +271,12 @@ class Scene:
         self._range = (float(errors.min()), float(errors.max())) if errors is not None else (0.0, 1.0)
 
     def title(self, cycle: int) -> str:
-        """What is seen."""
+        """Return the title: overlay, cycle, number of links."""
         count = int((self.links["cycle"] == cycle).sum())
-        return f"{plain(self.name)} after cycle {cycle}: {count:,} links"
+        return f"{plain(self.name)} after cycle {cycle}: {count:,} link{'s' * (count != 1)}"
 
     def draw(self, ax: Axes, cycle: int, key: bool = False) -> None:
-        """Draw the network as it was after a cycle, in place of what was drawn before."""
+        """Draw the network after a cycle, in place of the previous drawing."""
         for artist in self._drawn:
             artist.remove()
         self._drawn = [self._lines(ax, self.links[self.links["cycle"] == cycle])]
@@ -283,7 +314,7 @@ class Scene:
         return [on, off]
 
     def _seen(self, numbers_: NDArray[Any], cycle: int) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-        """Who is online after a cycle, and their errors; without a table of nodes, everybody is."""
+        """Return which nodes are online after a cycle, and their errors; without a table of nodes, all are online."""
         if self.nodes is None:
             return np.ones(numbers_.size, np.bool_), np.full(numbers_.size, np.nan)
         now = self.nodes[self.nodes["cycle"] == cycle].set_index("node").reindex(numbers_)
@@ -291,7 +322,7 @@ class Scene:
 
 
 def places(links: pd.DataFrame, nodes: pd.DataFrame | None = None) -> dict[int, NDArray[np.float64]]:
-    """A place in the plane for each node: springs along links, the stronger the more cycles have the link."""
+    """Return a position in the plane per node, by a spring layout; a link of more cycles is a stronger spring."""
     import networkx as nx
 
     times = links.groupby(["source", "target"], observed=True).size().reset_index()
@@ -300,5 +331,5 @@ def places(links: pd.DataFrame, nodes: pd.DataFrame | None = None) -> dict[int, 
     graph.add_weighted_edges_from(times.itertuples(index=False))
     found = nx.spring_layout(graph, seed=SEED, iterations=100, k=1.6 / max(graph.number_of_nodes(), 1) ** 0.5)
     at = np.array([found[node] for node in graph.nodes])
-    at = (at - at.min(axis=0)) / np.maximum(np.ptp(at, axis=0), 1e-9)  # the whole picture is used
+    at = (at - at.min(axis=0)) / np.maximum(np.ptp(at, axis=0), 1e-9)  # fill the complete figure
     return {int(node): place for node, place in zip(graph.nodes, at, strict=True)}

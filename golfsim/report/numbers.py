@@ -1,4 +1,4 @@
-"""The numbers behind the figures: from a tidy log to what is drawn, without drawing anything."""
+"""The numbers of figures: from a tidy log to what is drawn, without drawing anything."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ if TYPE_CHECKING:
 LABELS = {
     "error": "0-1 error on the test set",
     "voted_error": "0-1 error of the vote",
-    "age": "updates of a model",
+    "age": "updates per model",
     "auc": "area under the ROC curve",
     "f1": "F1",
     "rms.expected": "expected error of a histogram (rms)",
     "rms.measured": "error of a histogram (rms)",
-    "rms.projected": "error of a mended histogram (rms)",
+    "rms.projected": "error of a projected histogram (rms)",
 }
-TELLING = ("case", "layer", "results", "measure", "data.set", "data.file")  # keys whose values speak for themselves
+TELLING = ("case", "layer", "results", "measure", "data.set", "data.file")  # keys whose values need no explanation
 CONFIDENCE = 0.95
-LEAST = 3  # runs of an interval
+LEAST = 3  # runs that an interval needs
 
 
 def label_of(metric: str) -> str:
-    """What stands at the axis of a metric."""
+    """Return the axis label of a metric."""
     return LABELS.get(metric, metric.replace("_", " "))
 
 
 def varied(frame: pd.DataFrame) -> list[str]:
-    """The columns by which the points of a sweep differ."""
+    """Return the columns by which the points of a sweep differ."""
     known = (*COLUMNS, "path", "node", "online", "error", "source", "target")
     extra = [name for name in frame.columns if name not in known]
     return [name for name in extra if frame[name].nunique(dropna=False) > 1]
 
 
 def has(frame: pd.DataFrame, metric: str) -> bool:
-    """Whether any layer has the metric, with a value that is a number."""
+    """Return whether any layer has the metric with a numeric value."""
     return bool(frame.loc[frame["metric"] == metric, "value"].notna().any())
 
 
 def rows_of(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The rows of a metric that is a mean over nodes; a metric that nobody has is told."""
+    """Return the rows of a metric that is a mean over nodes; an unknown metric is an error."""
     rows = frame[frame["metric"] == f"{metric}.mean"]
     if rows.empty:
         known = {str(name).removesuffix(".mean") for name in frame["metric"].unique() if str(name).endswith(".mean")}
         raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, sorted(known)))
     if rows["value"].isna().all():
-        raise UserError(f"the metric “{metric}” is nowhere a number")
+        raise UserError(f"the metric “{metric}” has no numeric value")
     return rows
 
 
 def keys_of(rows: pd.DataFrame) -> list[str]:
-    """What tells curves apart: the keys of the sweep, and the layer where points have the metric in several."""
+    """Return the keys that distinguish curves: those of the sweep, and the layer if several layers have the metric."""
     points = distinct(rows, varied(rows))
     if not points:
         return ["layer"] if rows["layer"].nunique() > 1 else []
@@ -64,7 +64,7 @@ def keys_of(rows: pd.DataFrame) -> list[str]:
 
 
 def distinct(frame: pd.DataFrame, keys: list[str]) -> list[str]:
-    """The keys without those that only repeat an earlier one, as those of a zipped group do."""
+    """Return the keys without those that vary together with an earlier one, as in a zipped group."""
     import pandas as pd
 
     codes = {key: tuple(pd.factorize(frame[key], use_na_sentinel=False)[0].tolist()) for key in keys}
@@ -72,12 +72,12 @@ def distinct(frame: pd.DataFrame, keys: list[str]) -> list[str]:
 
 
 def named(keys: Sequence[str], values: Sequence[Any]) -> str:
-    """The name of a curve: what tells it from the others; a number says of what it is."""
+    """Return the name of a curve: the values that distinguish it; numbers are preceded by their key."""
     return ", ".join(value_of(key, value) for key, value in zip(keys, values, strict=True))
 
 
 def titled(keys: Sequence[str], values: Sequence[Any]) -> str:
-    """The title of a panel, which has room to say of what a word is: “trust: none”, but “spambase”."""
+    """Return the title of a panel, in which texts are preceded by their key: “trust: none”, but “spambase”."""
     words = [(key, value_of(key, value), isinstance(value, str)) for key, value in zip(keys, values, strict=True)]
     return ", ".join(
         f"{key.rpartition('.')[2]}: {word}" if text and key not in TELLING else word for key, word, text in words
@@ -85,7 +85,7 @@ def titled(keys: Sequence[str], values: Sequence[Any]) -> str:
 
 
 def value_of(key: str, value: Any) -> str:
-    """The value of a key, in words: “ε = 5”, but “spambase”."""
+    """Return the value of a key as text: “ε = 5”, but “spambase”."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     word = key.rpartition(".")[2]
@@ -93,10 +93,11 @@ def value_of(key: str, value: Any) -> str:
 
 
 def curves(frame: pd.DataFrame, metric: str = "error") -> pd.DataFrame:
-    """For each layer that has the metric, at each point, by cycle: what a convergence curve shows.
+    """Return the convergence curves, by cycle, per point and layer that has the metric.
 
-    `mean` is that over runs of the mean over nodes; `low` and `high` bound it with 95 % confidence (Student's t over
-    `runs` runs; NaN below three). `q05` and `q95` are the quantiles over a run's nodes, averaged over runs.
+    `mean` is the mean over runs of the mean over nodes. `low` and `high` bound it with 95 % confidence (Student's t
+    over `runs` runs; NaN with fewer than three). `q05` and `q95` are quantiles over the nodes of a run, averaged over
+    runs.
     """
     import pandas as pd
 
@@ -114,16 +115,16 @@ def curves(frame: pd.DataFrame, metric: str = "error") -> pd.DataFrame:
 
 
 def _same(frame: pd.DataFrame, keys: list[str], values: Sequence[Any]) -> pd.DataFrame:
-    """The rows with these values; NaN is the same as NaN."""
+    """Return the rows with these values; NaN equals NaN."""
     for key, value in zip(keys, values, strict=True):
         frame = frame[frame[key].isna() if value != value else frame[key] == value]
     return frame
 
 
 def interval(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Mean over runs of `value` by some columns, with the 95 % interval of that mean by Student's t.
+    """Return the mean of `value` over runs by some columns, with its 95 % interval by Student's t.
 
-    Below three runs there is none: with two it is twelve standard errors wide and says nothing.
+    With fewer than three runs there is no interval: for two, it would be twelve standard errors wide and not useful.
     """
     from scipy.special import stdtrit  # quantiles of Student's t; scipy.stats takes half a second to import
 
@@ -135,28 +136,28 @@ def interval(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def last(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """The rows of a metric (by its whole name) at the last cycle in which each run has it."""
+    """Return the rows of a metric (by its complete name) at the last cycle in which each run has it."""
     rows = frame[(frame["metric"] == metric) & frame["value"].notna()]
     groups = [*varied(rows), "layer", "run"]
     return rows[rows["cycle"] == rows.groupby(groups, observed=True, dropna=False)["cycle"].transform("max")]
 
 
 def last_means(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFrame:
-    """The metric at each run's last cycle, by the keys given: mean over runs, standard error, 95 % interval, runs."""
+    """Return the metric at the last cycle, by the given keys: mean over runs, standard error, 95 % interval, runs."""
     refuse_unknown(frame, keys)
     rows_of(frame, metric)
     return interval(last(frame, f"{metric}.mean"), keys)
 
 
 def refuse_unknown(frame: pd.DataFrame, keys: list[str]) -> None:
-    """Tell of a key that the log does not have."""
+    """Raise an error about a key that the log does not have."""
     unknown = [key for key in keys if key not in frame]
     if unknown:
         raise UserError(f"the sweep does not vary “{unknown[0]}”", hint=nearest(unknown[0], varied(frame)))
 
 
 def facets(frame: pd.DataFrame, metric: str, used: list[str]) -> list[tuple[str, pd.DataFrame]]:
-    """The part of the log for each combination of what a figure does not show by itself: other keys, layers."""
+    """Return the parts of the log for the panels of a figure: one per combination of the unused keys and layers."""
     rows = rows_of(frame, metric)
     keys = keys_of(rows)
     rest: list[str] = []
@@ -170,14 +171,14 @@ def facets(frame: pd.DataFrame, metric: str, used: list[str]) -> list[tuple[str,
 
 
 def _goes_with(rows: pd.DataFrame, shown: list[str], key: str) -> bool:
-    """Whether a key has one value wherever those that are shown have theirs, as λ has with ε in a zipped group."""
+    """Return whether the shown keys determine the value of a key, as ε determines λ in a zipped group."""
     known = [name for name in shown if name in rows]
     points = rows[[*known, key]].drop_duplicates()
     return bool(known) and len(points) == len(points[known].drop_duplicates())
 
 
 def _part(frame: pd.DataFrame, metric: str, where: dict[str, Any]) -> pd.DataFrame:
-    """The rows of a point; of a layer, without the same metric of other layers, whose other metrics stay."""
+    """Return the rows of a point; with a layer, without this metric of other layers, whose other metrics stay."""
     layer = where.pop("layer", None)
     part = _same(frame, list(where), list(where.values()))
     others = (part["layer"] != layer) & part["metric"].astype(str).str.startswith(f"{metric}.")
@@ -185,7 +186,7 @@ def _part(frame: pd.DataFrame, metric: str, where: dict[str, Any]) -> pd.DataFra
 
 
 def plain_metric(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """A metric that is one number a layer, by curve and cycle: mean over runs with its interval."""
+    """Return a metric with one number per layer, by curve and cycle: mean over runs with its interval."""
     rows = frame[(frame["metric"] == metric) & frame["value"].notna()]
     if rows.empty:
         raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, _metrics(frame)))
@@ -199,7 +200,7 @@ def _metrics(frame: pd.DataFrame) -> list[str]:
 
 
 def rates(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """A counter as what was added a cycle: since the cycle measured before, or since the beginning."""
+    """Return the increase of a counter per cycle, since the previous measured cycle or since the beginning."""
     rows = frame[frame["metric"] == metric].copy()
     groups = rows.groupby([*varied(rows), "layer", "run"], observed=True, dropna=False)
     added = rows["value"] - groups["value"].shift(fill_value=0.0)
@@ -210,11 +211,11 @@ def rates(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 def time_to(
     frame: pd.DataFrame, thresholds: Sequence[float] = (0.8, 0.85, 0.9), metric: str = "accuracy"
 ) -> pd.DataFrame:
-    """When each curve first reaches each threshold: a row a curve and threshold.
+    """Return the cycle in which each curve first reaches each threshold: one row per curve and threshold.
 
-    Of a run it is the first measured cycle in which the mean over nodes is at least the threshold (at most, for
-    metrics that end in “error”). `cycle` is the median over all `runs` runs, infinite where half of them never get
-    there; `first` and `slowest` are the extremes of the `reached` runs that do.
+    For a run it is the first measured cycle in which the mean over nodes is at least the threshold (at most, for
+    metrics that end in “error”). `cycle` is the median over all `runs` runs, infinite if half of them never reach the
+    threshold; `first` and `slowest` are the extremes of the `reached` runs.
     """
     import pandas as pd
 

@@ -1,7 +1,7 @@
-"""One page about results: a self-contained HTML file that opens from disk and asks the network for nothing.
+"""A page about results: a self-contained HTML file that opens from disk and loads nothing from the network.
 
-Figures are in the page as pictures; where scripts may run, curves become charts (uPlot) that can be read, zoomed and
-switched. Text from scenarios is escaped by the templates, and the page's own policy lets no script run but ours.
+Figures are in the page as images. If scripts may run, curves become interactive charts (uPlot). The templates escape
+text from scenarios, and the content security policy of the page allows no script except ours.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
-HEAVY = 400_000  # bytes; a larger SVG gives way to a PNG
-PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # of lines, as in the pictures
+HEAVY = 400_000  # bytes; a larger SVG is replaced by a PNG
+PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # dashes of lines, as in the images
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Shown:
     picture: str
     width: float  # CSS pixels
     csv: str
-    chart: dict[str, Any] | None  # what the script draws, if it can
+    chart: dict[str, Any] | None  # what the script draws, if the figure has a chart
 
 
 def write(
@@ -71,7 +71,7 @@ def html(
     target: float | None = None,
     out: Path | None = None,
 ) -> str:
-    """The page."""
+    """Return the page as HTML."""
     keys, frame = sections.factors(found), found.frame
     compared, why_not = _compared(frame, by)
     cost = _cost(frame, target, by or (compared.by if compared else None))
@@ -104,7 +104,7 @@ def html(
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A page of ours with some values, all of them escaped."""
+    """Render a template with some values, all of which are escaped."""
     style = _static("page.css")
     return _templates().get_template(template).render(style=style, version=__version__, **values)
 
@@ -132,7 +132,7 @@ def _command(found: results.Results, title: str | None, by: str | None, target: 
 
 
 def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, str]:
-    """The comparison of accuracy, or why there is none."""
+    """Return the comparison of accuracy, or why there is none."""
     try:
         return comparison.compare(frame, by), ""
     except UserError as error:
@@ -142,7 +142,7 @@ def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, s
 
 
 def _cost(frame: pd.DataFrame, target: float | None, by: str | None) -> verdict.WordTable | None:
-    """What it takes to reach a target, if one is asked for."""
+    """Return the table of the cost to reach a target, if there is one."""
     if target is None:
         return None
     return verdict.cost_table(comparison.costs(frame, target, by or "layer"), "accuracy", target)
@@ -159,7 +159,7 @@ def _shown(drawing: Drawing) -> Shown:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as a data URI, how wide it wants to be, and what stands at its vertical axis."""
+    """A figure as a data URI, its width, and the label of its vertical axis."""
 
     uri: str
     width: float
@@ -172,7 +172,7 @@ def _picture(drawing: Drawing) -> Picture:
     with plt.rc_context():
         try:
             return _saved(drawing)
-        except ValueError:  # a label that looks like broken mathematics: take it as plain text
+        except ValueError:  # a label that looks like invalid mathematics: show it as plain text
             plt.rcParams["text.parse_math"] = False
             return _saved(drawing)
 
@@ -183,7 +183,7 @@ def _saved(drawing: Drawing) -> Picture:
 
 
 def picture_of(ax: Axes) -> Picture:
-    """The figure of some axes, which is closed: an SVG, or a PNG where that is lighter."""
+    """Return the figure of some axes as SVG, or as PNG if the SVG is large; the figure is closed."""
     import matplotlib.pyplot as plt
 
     figure: Any = ax.figure
@@ -196,7 +196,7 @@ def picture_of(ax: Axes) -> Picture:
 
 
 def _moving(drawing: Drawing) -> str:
-    """An animation as a data URI; nothing for what does not move."""
+    """Return an animation as a data URI; an empty text for a still figure."""
     if drawing.animate is None:
         return ""
     with tempfile.TemporaryDirectory() as folder:
@@ -205,7 +205,7 @@ def _moving(drawing: Drawing) -> str:
 
 
 def _bytes(figure: Any, kind: str) -> bytes:
-    """A figure as the bytes of a file; letters are drawn, since a reader may not have our font."""
+    """Return a figure as the bytes of a file; letters are paths, since a reader may not have the font."""
     import matplotlib.pyplot as plt
 
     file = io.BytesIO()
@@ -225,13 +225,13 @@ def _csv_of(table: verdict.WordTable) -> bytes:
 
 
 def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
-    """What the script needs to draw curves: all of them over the cycles of any, null where one has no value."""
+    """Return the data from which the script draws curves: all curves over all cycles, null for a missing value."""
     data = drawing.data
     if drawing.kind != "curves" or not set(CURVE_COLUMNS) <= set(data) or data.duplicated(["cycle", "curve"]).any():
         return None
     names = list(dict.fromkeys(data["curve"]))
     wide = {column: data.pivot(index="cycle", columns="curve", values=column) for column in CURVE_COLUMNS[2:]}
-    if (data["mean"].dropna() >= 0).all():  # as in the pictures: an interval of what cannot be negative ends at 0
+    if (data["mean"].dropna() >= 0).all():  # as in the images: the interval of a non-negative value ends at 0
         wide["low"] = wide["low"].clip(lower=0)
     curves = [
         {"name": str(name), "colour": style.look(place).colour, "dash": PATTERNS[place % len(PATTERNS)]}
@@ -242,5 +242,5 @@ def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
 
 
 def _numbers(values: Any) -> list[float | None]:
-    """Six digits are more than a screen shows."""
+    """Return numbers with six digits, which is more than a screen shows; None for a missing value."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]

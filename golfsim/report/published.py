@@ -1,4 +1,4 @@
-"""What the papers published, from `reports/published/*.toml`.
+"""Published results of the papers, from `reports/published/*.toml`.
 
 A source has items (a table, a figure); an item has a scenario, values and claims. See `reports/published/README.md`.
 """
@@ -13,12 +13,12 @@ from typing import Any
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import shipped
 
-CLOSE = 0.01  # an error rate within this of the published one agrees, whatever the spread over runs
+CLOSE = 0.01  # an error rate at most this far from the published one agrees, whatever the spread over runs
 
 
 @dataclass(frozen=True)
 class Value:
-    """A published number, and where ours is found in a log."""
+    """A published number, and the place of the new value in a log."""
 
     layer: str
     metric: str
@@ -29,7 +29,7 @@ class Value:
     peer_std: float | None = None  # over the published peers
     runs: int = 10  # of the source
     close: float = CLOSE
-    as_published: bool = True  # ours follows the source's rule; a corrected one may well differ
+    as_published: bool = True  # the scenario follows the rule of the source; a corrected rule may differ
     comparable: bool = True
     reason: str = ""  # why it cannot be compared, or why it differs
     note: str = ""
@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding in words, and how a log is asked about it, if it can be."""
+    """A finding as text, and the check of a log, if there is one."""
 
     text: str
     check: Mapping[str, Any] | None = None
@@ -57,12 +57,12 @@ class Item:
     quick: tuple[str, ...] = ("runs=2",)
     changes: tuple[str, ...] = ()
     note: str = ""
-    picture: str = ""  # “scatter”: records and lines of each point; default: what the scenario asks for
+    picture: str = ""  # “scatter”: records and lines per point; default: the figure of the scenario
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper."""
+    """A paper with its items."""
 
     id: str
     title: str
@@ -72,7 +72,7 @@ class Paper:
 
 
 def sources() -> dict[str, Paper]:
-    """All sources by their id."""
+    """Return all sources by their id."""
     found = {}
     for path in sorted((shipped("reports") / "published").glob("*.toml")):
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -93,7 +93,7 @@ def _item(table: dict[str, Any], source: str) -> Item:
 
 
 def chosen(names: list[str]) -> list[Item]:
-    """The items of the sources or with the ids that are asked for; all without any."""
+    """Return the items with the given ids or of the given sources; all items by default."""
     everything = {item.id: item for source in sources().values() for item in source.items}
     if not names:
         return list(everything.values())
@@ -102,6 +102,6 @@ def chosen(names: list[str]) -> list[Item]:
         part = {i: item for i, item in everything.items() if name in (i, item.source) or i.startswith(f"{name}.")}
         if not part:
             valid = [*sources(), *everything]
-            raise UserError(f"nothing is published under “{name}”", hint=nearest(name, valid))
+            raise UserError(f"no source or item is called “{name}”", hint=nearest(name, valid))
         found |= part
     return list(found.values())

@@ -1,4 +1,4 @@
-"""The published experiments run again, and what was published beside what came out."""
+"""Repeat the published experiments, and compare the published results with the new ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
 from golfsim.core.paths import shipped_scenarios
+from golfsim.core.words import counted
 from golfsim.report import sections
 from golfsim.report.agreement import Judged, Verdict, judge_claim, judge_value
 from golfsim.report.published import CLOSE, Item
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 FULL, QUICK = ("reproduction.html", "verdicts.md"), ("quick.html", "quick.md")
 KINDS: tuple[Verdict, ...] = ("agrees", "differs", "cannot be compared")
+SEVERAL: dict[Verdict, str] = {"agrees": "agree", "differs": "differ", "cannot be compared": "cannot be compared"}
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """An item, what came of it, and where its runs are."""
+    """An item, its verdicts, and the folder of its runs."""
 
     item: Item
     judged: list[Judged]
@@ -42,7 +44,7 @@ class Reproduced:
     why_not: str = ""
 
     def verdicts(self) -> Counter[Verdict]:
-        """How many values and claims agree, differ, or cannot be compared."""
+        """Count the values and claims that agree, differ, or cannot be compared."""
         return Counter(judged.verdict for judged in self.judged)
 
 
@@ -55,7 +57,23 @@ def reproduce(
     shown: Callable[[str], Progress],
     interrupt: Interrupt,
 ) -> Iterator[Reproduced]:
-    """Run each item's scenario (what is there already is not run again) and hold its log against the source."""
+    """Run the scenario of each item (complete runs are not repeated) and compare its log with the source.
+
+    Parameters
+    ----------
+    items : list of Item
+        The items to repeat.
+    out : Path
+        The folder of the runs.
+    how : Execution
+        Workers, threads and scheduler.
+    quick : bool
+        Whether to run a small version of each experiment.
+    shown : callable
+        Returns the progress display of an item, given its id.
+    interrupt : Interrupt
+        Set by Ctrl-C; no further item starts then.
+    """
     for item in items:
         if interrupt.asked:
             return
@@ -86,14 +104,19 @@ def _one(
     )
 
 
+def in_words(counts: Counter[Verdict]) -> str:
+    """Return numbers of verdicts as text: “2 agree, 1 differs”."""
+    return ", ".join(f"{counts[kind]} {SEVERAL[kind] if counts[kind] > 1 else kind}" for kind in KINDS if counts[kind])
+
+
 def promises(folder: Path) -> list[sections.Promise]:
-    """What each layer of each case guarantees, and where, if not at all points."""
+    """Return the guarantee of each layer per case, and at which points, if not at all."""
     found = results.find([folder])
     return sections.guarantees(found, sections.usual(sections.factors(found)))
 
 
 def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | None:
-    """The picture that the item or the scenario asks for; none where there is none, or the log is too small for it."""
+    """Return the figure of the item or of its scenario; None if there is none, or if the log is too small for it."""
     from golfsim.report import figures, page, scatter
 
     if item.picture == "scatter":
@@ -107,13 +130,13 @@ def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | No
 
 
 def scenario_of(item: Item, quick: bool) -> Scenario:
-    """An item's scenario, with its changes, and made small where that is asked for."""
+    """Return the scenario of an item with its changes, and with those of the small version if `quick`."""
     changes = [*item.changes, *(item.quick if quick else ())]
     return Scenario.load(shipped_scenarios().get(item.scenario, Path(item.scenario)), changes)
 
 
 def judged(item: Item, frame: pd.DataFrame) -> Iterator[Judged]:
-    """All values and claims of an item; what a log cannot answer is said so."""
+    """Yield the verdicts of all values and claims of an item, also for those that the log cannot answer."""
     for value in item.values:
         yield _asked(lambda value=value: judge_value(frame, value), f"{value.layer} {value.metric}")  # type: ignore[misc]
     for claim in item.claims:
@@ -128,7 +151,7 @@ def _asked(ask: Callable[[], Judged], what: str) -> Judged:
 
 
 def write(found: list[Reproduced], out: Path, quick: bool) -> tuple[Path, Path]:
-    """Write the page, and the verdicts as a table in Markdown; where they are."""
+    """Write the page, and the verdicts as a table in Markdown. Return both paths."""
     out.mkdir(parents=True, exist_ok=True)
     page, table = (out / name for name in (QUICK if quick else FULL))
     text, verdicts = html(found, quick), markdown(found)
@@ -138,16 +161,16 @@ def write(found: list[Reproduced], out: Path, quick: bool) -> tuple[Path, Path]:
 
 
 def html(found: list[Reproduced], quick: bool) -> str:
-    """The page: what was published beside what came out, item by item."""
+    """Return the page: published and new results, item by item."""
     from golfsim.report import page
 
-    counts = sum((one.verdicts() for one in found), Counter())
-    words = ", ".join(f"{counts[kind]} {kind if kind != 'agrees' else 'agree'}" for kind in KINDS if counts[kind])
+    counts: Counter[Verdict] = sum((one.verdicts() for one in found), Counter())
+    items, sources = len(found), len({one.item.source for one in found})
     return page.rendered(
         "reproduction.html",
-        title="Published experiments, run again",
-        summary=f"{len(found)} tables, figures and experiments of {len({one.item.source for one in found})} sources: "
-        f"of their values and claims {words}.",
+        title="Reproduction of published experiments",
+        summary=f"{counted(items, 'item')} (tables, figures and experiments) of {counted(sources, 'source')}. "
+        f"Of their values and claims, {in_words(counts) or 'none was compared'}.",
         quick=quick,
         found=found,
         kinds=KINDS,
@@ -157,7 +180,7 @@ def html(found: list[Reproduced], quick: bool) -> str:
 
 
 def markdown(found: list[Reproduced]) -> str:
-    """The verdicts for a README: a line for each source, then one for each reason why something differs."""
+    """Return the verdicts as Markdown tables: one line per source, then one line per reason of a difference."""
     head = ["| source | tables, figures, experiments | agrees | differs | cannot be compared | not run |"]
     lines = head + ["|---|---:|---:|---:|---:|---|"] + [_of_source(source, found) for source in _sources(found)]
     if reasons := _reasons(found):
@@ -178,7 +201,7 @@ def _of_source(source: str, found: list[Reproduced]) -> str:
 
 
 def _reasons(found: list[Reproduced]) -> dict[str, Counter[str]]:
-    """Why values and claims differ, and how many of which item do so."""
+    """Return why values and claims differ, and how many of each item do so."""
     reasons: dict[str, Counter[str]] = {}
     for one in found:
         for row in one.judged:

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from golfsim.sim.simulation import Simulation
 
 Line = tuple[float, float, float]  # a, b, c of a·x + b·y + c = 0
-MOST_POINTS = 1000  # of a picture
-MOST_FITTED = 2000  # records that LibSVM is given: its time grows with their square
-INNER = (1, 99)  # percentiles of the records that a picture shows: heavy noise has outliers far out
+MOST_POINTS = 1000  # of a figure
+MOST_FITTED = 2000  # records for LibSVM, whose time grows with their square
+INNER = (1, 99)  # percentiles of the records that a figure shows: strong noise has distant outliers
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Records of two features, as they are or as they were published, and lines by name."""
+    """Records of two features, original or published, and lines by name."""
 
     x: NDArray[Any]  # [records, 2]
     labels: NDArray[Any]
@@ -55,13 +55,28 @@ def scatter(
     x: NDArray[Any], labels: NDArray[Any], lines: Mapping[str, Line] | None = None,
     *, names: tuple[str, str] = ("first feature", "second feature"), note: str = "", ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Records of two features by class, with separating lines a·x + b·y + c = 0.
+    """Draw records of two features by class, with separating lines a·x + b·y + c = 0.
 
-    At most a thousand records are drawn, and the window holds 98 % of them on each axis.
+    At most a thousand records are drawn, and the axes cover the central 98 % of the records.
+
+    Parameters
+    ----------
+    x : array of shape (records, 2)
+        The features.
+    labels : array of shape (records,)
+        The classes.
+    lines : mapping of str to (a, b, c), optional
+        The lines by name.
+    names : pair of str
+        The names of the features.
+    note : str
+        A note above the figure.
+    ax : Axes, optional
+        The axes to draw on. Default: a new figure.
     """
     x, labels = np.asarray(x), np.asarray(labels)
     if x.ndim != 2 or x.shape[1] != 2 or len(x) != len(labels) or not len(x):
-        raise UserError(f"expected records of two features with a label each, got {x.shape} and {labels.shape}")
+        raise UserError(f"expected records of two features with one label each; got {x.shape} and {labels.shape}")
     chosen = np.linspace(0, len(x) - 1, min(len(x), MOST_POINTS)).astype(int)
     with styled():
         ax = panel(ax, COLUMN, COLUMN)
@@ -78,14 +93,14 @@ def scatter(
 
 
 def _draw_class(ax: Axes, x: NDArray[Any], place: int, name: str) -> None:
-    """The records of one class: filled or hollow, so that they stay apart in grey."""
+    """Draw the records of one class: filled or hollow, so that classes are distinct in grey print."""
     colour = PALETTE[place % len(PALETTE)]
     how: Any = {"facecolors": colour if place % 2 == 0 else "none", "edgecolors": colour, "linewidths": 0.5}
     ax.scatter(x[:, 0], x[:, 1], s=7, marker=MARKERS[place % len(MARKERS)], alpha=0.6, label=name, **how)
 
 
 def _window(ax: Axes, x: NDArray[Any]) -> None:
-    """Most of the records, and a little around them."""
+    """Set the limits of the axes: most of the records, and a margin."""
     low, high = np.percentile(x, INNER, axis=0)
     margin = 0.08 * np.maximum(high - low, 1e-9)
     ax.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
@@ -94,8 +109,8 @@ def _window(ax: Axes, x: NDArray[Any]) -> None:
 def _draw_line(ax: Axes, line: Line, name: str, place: int) -> None:
     a, b, c = line
     if not (np.isfinite([a, b, c]).all() and (a or b)):
-        raise UserError(f"“{name}” is no line: {a:g}·x + {b:g}·y + {c:g} = 0")
-    nearest = np.array([a, b]) * -c / (a * a + b * b)  # of the line to the origin
+        raise UserError(f"“{name}” is not a line: {a:g}·x + {b:g}·y + {c:g} = 0")
+    nearest = np.array([a, b]) * -c / (a * a + b * b)  # the point of the line that is nearest to the origin
     how = look(place)
     ax.axline(
         (nearest[0], nearest[1]), (nearest[0] - b, nearest[1] + a), color=how.colour, ls=how.dash, lw=1.4, label=name
@@ -103,7 +118,7 @@ def _draw_line(ax: Axes, line: Line, name: str, place: int) -> None:
 
 
 def scatters(planes: Mapping[str, Plane], *, figure: Figure | None = None) -> Axes:
-    """Several planes side by side, each under its name. Returns the first axes, whose figure has them all."""
+    """Draw several planes side by side, each with its name. Return the first axes; its figure has all of them."""
     across = min(len(planes), 3)
     down = -(-len(planes) // across)
     with styled():
@@ -121,7 +136,7 @@ def scatters(planes: Mapping[str, Plane], *, figure: Figure | None = None) -> Ax
 
 
 def planes_of(scenario: Scenario) -> dict[str, Plane]:
-    """The records and lines of the first run of each point of a sweep."""
+    """Return the records and lines of the first run of each point of a sweep."""
     from golfsim.scenario.sweep import points
     from golfsim.sim.simulation import Simulation
 
@@ -135,11 +150,11 @@ def planes_of(scenario: Scenario) -> dict[str, Plane]:
 
 
 def plane_of(simulation: Simulation, layer: str | None = None, *, published: bool = True) -> Plane:
-    """Records of a run and the lines that separate them: of the learning layer (mean over its holders) and of LibSVM.
+    """Return the records of a run and two separating lines: of the learning layer and of LibSVM.
 
-    With `published`, records are as the publishing layer gives them, x plus noise: what is published of a record as
-    the product of its label and features is multiplied with the label again. LibSVM (scikit-learn's SVC with a linear
-    kernel) sees the same records, two thousand at the most.
+    The line of the learning layer is the mean over all nodes that hold a model. With `published`, records are those of
+    the publishing layer, x plus noise. If it publishes the product of label and features, this is multiplied by the
+    label again. LibSVM (scikit-learn's SVC with a linear kernel) is fitted on the same records, at most two thousand.
     """
     learner = _learner(simulation, layer)
     x, labels = _records(simulation, published)
@@ -173,21 +188,21 @@ def _records(simulation: Simulation, published: bool) -> tuple[NDArray[Any], NDA
 
 
 def _line_of(learner: Any, simulation: Simulation) -> Line:
-    """The weights of a linear model, from its scores of the axes' units and of the origin."""
+    """Return the line of a linear model, from its scores at the unit vectors and at the origin."""
     holders = learner.holders(simulation.world)
     if not holders.size:
-        raise UserError(f"no node holds a model of “{learner.name}” now")
+        raise UserError(f"no node holds a model of “{learner.name}”")
     units = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
     origin, a, b = learner.scores(holders, units).astype(np.float64).mean(axis=1)[:, 0]
     return float(a - origin), float(b - origin), float(origin)
 
 
 def libsvm(x: NDArray[Any], labels: NDArray[Any]) -> Line:
-    """The line of a linear support vector machine, fitted on at most two thousand of the records."""
+    """Return the line of a linear support vector machine, fitted on at most two thousand of the records."""
     from sklearn.svm import SVC
 
     chosen = np.linspace(0, len(x) - 1, min(len(x), MOST_FITTED)).astype(int)
     if np.unique(labels[chosen]).size < 2:
-        raise UserError("records of one class alone are not separated by any line")
+        raise UserError("all records are of one class, so no line separates them")
     model = SVC(kernel="linear").fit(x[chosen], labels[chosen])
     return float(model.coef_[0, 0]), float(model.coef_[0, 1]), float(model.intercept_[0])

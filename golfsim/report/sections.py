@@ -1,4 +1,4 @@
-"""What a page says about results, as words and tables: guarantees, last values, what differs, provenance, failures."""
+"""The sections of a page as texts and tables: guarantees, final values, differences, provenance, failures."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from golfsim.compare.paired import student
 from golfsim.compare.strategies import label
 from golfsim.compare.verdict import WordTable, number, plus_minus
 from golfsim.core.errors import UserError
+from golfsim.core.words import counted
 from golfsim.runs.results import RESULTS, Results, Run
 from golfsim.sim.log import SCENARIO
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST = ("accuracy.mean", "error.mean", "auc.mean", "f1.mean", "spent.max", "messages.sent", "bytes.sent")
-# Left out of tables: what only tells a spread, and what would fill them.
+# Left out of tables: metrics of spread, and metrics with many values.
 LEFT_OUT = re.compile(r"\.(std|q\d+|min|max)$|^(confusion|roc|messages|bytes)\.|^online$")
 MOST_METRICS = 10
 NOTHING = "–"
@@ -29,7 +30,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Promise:
-    """What one layer of a strategy guarantees, and at which points if not at all of them."""
+    """The guarantee of one layer of a strategy, and at which points it holds, if not at all."""
 
     strategy: str
     layer: str
@@ -38,26 +39,26 @@ class Promise:
 
     @property
     def kind(self) -> str:
-        """How it is coloured: private, open, or as the text says."""
+        """The class of its colour: private, open or other."""
         if self.guarantee.startswith("not private"):
             return "open"
         return "private" if "proven" in self.guarantee else "other"
 
 
 def factors(results: Results) -> list[str]:
-    """The keys by which points differ: cases, folders, and what a sweep varies."""
+    """Return the keys by which points differ: cases, folders, and the keys that a sweep varies."""
     points = [run.point for run in results.points]
     keys = dict.fromkeys(key for point in points for key in point)
     return [key for key in keys if len({str(point.get(key)) for point in points}) > 1]
 
 
 def usual(keys: list[str]) -> str | None:
-    """What tells strategies apart where they cannot be compared: folders or cases, if these differ."""
+    """Return the key that distinguishes strategies if they cannot be compared: folders or cases, if these differ."""
     return next((key for key in (RESULTS, "case") if key in keys), None)
 
 
 def guarantees(results: Results, by: str | None) -> list[Promise]:
-    """What each layer of each strategy guarantees: one row where it is the same at all points of the strategy."""
+    """Return the guarantees per layer and strategy: one row if all points of the strategy have the same."""
     rest = [key for key in factors(results) if key != by]
     strategies: dict[str, list[Run]] = {}
     for run in results.points:
@@ -78,7 +79,7 @@ def _promises(strategy: str, runs: list[Run], rest: list[str]) -> Iterable[Promi
 
 
 def _deciding(runs: list[Run], texts: list[str], keys: list[str]) -> str | None:
-    """The key whose value alone decides the text, if there is one."""
+    """Return the key whose value alone determines the text, if there is one."""
     for key in keys:
         pairs = {(str(run.point.get(key)), text) for run, text in zip(runs, texts, strict=True)}
         if len(pairs) == len({value for value, _ in pairs}):
@@ -90,11 +91,11 @@ def _name(run: Run, keys: list[str]) -> str:
     return ", ".join(label(key, run.point.get(key)) for key in keys)
 
 
-# --- Last values
+# --- Final values
 
 
 def finals(frame: pd.DataFrame, keys: list[str]) -> WordTable:
-    """Each layer's metrics at its last observed cycle: mean ± half of the 95 % interval over runs, by point."""
+    """Return the metrics per point and layer at the last observed cycle: mean ± half of the 95 % interval over runs."""
     rows = frame[frame["metric"].isin(_chosen(frame))]
     runs = [*keys, "run", "path", "layer", "metric"]
     last = rows.loc[rows.groupby(runs, observed=True, dropna=False)["cycle"].idxmax()]
@@ -116,7 +117,7 @@ def _named(keys: list[str], values: Any) -> list[str]:
 
 
 def _column(parts: list[pd.DataFrame], metric: str) -> list[str]:
-    """Return the mean of a metric at each point with half of its interval, all with as many decimals."""
+    """Return the mean of a metric at each point with half of its interval, all with equally many decimals."""
     found = [part.loc[part["metric"] == metric, "value"].dropna().to_numpy(float) for part in parts]
     spans = [student(values) if values.size else None for values in found]
     means = [(float(values.mean()), span and span[1]) for values, span in zip(found, spans, strict=True) if values.size]
@@ -125,7 +126,7 @@ def _column(parts: list[pd.DataFrame], metric: str) -> list[str]:
 
 
 def _chosen(frame: pd.DataFrame) -> list[str]:
-    """The metrics that a table shows: those of learning, or else what there is, without what only tells a spread."""
+    """Return the metrics that a table shows: those of learning, otherwise all without metrics of spread."""
     known = [str(name) for name in frame["metric"].unique()]
     first = [name for name in FIRST if name in known]
     others = [name for name in known if name not in first and not LEFT_OUT.search(name)]
@@ -136,7 +137,7 @@ def _chosen(frame: pd.DataFrame) -> list[str]:
 
 
 def common(results: Results) -> str:
-    """The keys that all points have in common, as TOML."""
+    """Return the keys that are equal at all points, as TOML."""
     import tomlkit
 
     points = results.points
@@ -150,7 +151,7 @@ def common(results: Results) -> str:
 
 
 def _kept(tree: dict[str, Any], keep: set[str], prefix: str = "") -> dict[str, Any]:
-    """The part of nested tables whose paths are to be kept; see `results.flat` for paths."""
+    """Return the part of nested tables with the given paths; see `results.flat` for paths."""
     found: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(v, dict) and "name" in v for v in value):
@@ -164,7 +165,7 @@ def _kept(tree: dict[str, Any], keep: set[str], prefix: str = "") -> dict[str, A
 
 
 def differing(results: Results) -> list[WordTable]:
-    """What is not the same at all points: keys that a sweep varies, and for each case (or folder) what it changes."""
+    """Return what differs between points: keys that a sweep varies, and per case (or folder) what it changes."""
     points, keys = results.points, factors(results)
     everything = dict.fromkeys(key for run in points for key in run.keys)
     rest = [key for key in everything if len({repr(run.keys.get(key)) for run in points}) > 1 and key not in keys]
@@ -177,7 +178,7 @@ def differing(results: Results) -> list[WordTable]:
 
 
 def _matrix(points: list[Run], factor: str | None, keys: list[str], rows: list[str]) -> WordTable:
-    """Keys down, the values of what decides them across: of one factor, or of all points where none does."""
+    """Return a table with one row per key, and one column per value of the factor (or per point without a factor)."""
     columns = {(_shown(run.point.get(factor)) if factor else _name(run, keys)): run for run in reversed(points)}
     ordered = dict(reversed(columns.items()))
     cells = tuple((key, *(_shown(run.keys.get(key)) for run in ordered.values())) for key in rows)
@@ -192,7 +193,7 @@ def _shown(value: Any) -> str:
 
 
 def provenance(results: Results, command: str) -> list[tuple[str, list[str]]]:
-    """Versions, machine, seeds, data, times and commands; several values where runs differ."""
+    """Return versions, machine, seeds, data, times and commands; several values if runs differ."""
     about = [run.about for run in results.runs]
     seeds = sorted({int(run.piece.values["seed"]) for run in results.runs if "seed" in run.piece.values})
     times = [sum(v for k, v in a.get("times", {}).items() if k in ("setup_s", "cycles_s")) for a in about]
@@ -204,10 +205,10 @@ def provenance(results: Results, command: str) -> list[tuple[str, list[str]]]:
         ("code", _counted(str(a["code"]) for a in about if "code" in a)),
         ("seeds", [_ranges(seeds)] if seeds else []),
         ("data (SHA-256)", _hashes(results)),
-        ("time", [f"{sum(times):,.0f} s in all, {max(times):,.1f} s the longest run"] if any(times) else []),
+        ("time", [f"{sum(times):,.0f} s in total, {max(times):,.1f} s for the longest run"] if any(times) else []),
         ("written", [" to ".join(dict.fromkeys([written[0], written[-1]]))] if written else []),
-        ("runs made by", [f"golfsim run {file}" for file in files]),
-        ("this page by", [command]),
+        ("command of the runs", [f"golfsim run {file}" for file in files]),
+        ("command of this page", [command]),
     ]
     return [(name, values) for name, values in rows if values]
 
@@ -217,9 +218,9 @@ def _each(about: list[dict[str, Any]], key: str) -> list[str]:
 
 
 def _counted(texts: Iterable[str]) -> list[str]:
-    """Each text once; with how many runs it holds for, where there are several."""
+    """Return each text once; with the number of its runs if there are several texts."""
     counts = Counter(texts)
-    return [f"{text} ({n} runs)" if len(counts) > 1 else text for text, n in counts.items()]
+    return [f"{text} ({counted(n, 'run')})" if len(counts) > 1 else text for text, n in counts.items()]
 
 
 def _hashes(results: Results) -> list[str]:
@@ -231,7 +232,7 @@ def _hashes(results: Results) -> list[str]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """1–5, 9: runs of numbers that follow each other."""
+    """Return numbers as text with ranges of consecutive ones: “1–5, 9”."""
     parts: list[list[int]] = []
     for n in numbers:
         if parts and n == parts[-1][-1] + 1:
@@ -242,7 +243,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def troubles(paths: Iterable[Path]) -> tuple[dict[str, int], list[str]]:
-    """Runs by state (whole, failed, …) as far as there is an index, and each failure with where it happened."""
+    """Return the number of runs by state (complete, failed, …) from the index, and each failure with its place."""
     from golfsim.runs import status
 
     counts: Counter[str] = Counter()
@@ -260,17 +261,17 @@ def troubles(paths: Iterable[Path]) -> tuple[dict[str, int], list[str]]:
 
 
 def summary(results: Results, keys: list[str], states: dict[str, int]) -> str:
-    """What ran: how many runs, of which points, how long and how large."""
+    """Return a sentence about the runs: their number, their points, cycles and nodes."""
     runs, points = len(results.runs), len(results.points)
     grid = " × ".join(f"{len({str(run.point.get(key)) for run in results.points})} of {key}" for key in keys)
-    what = f"{runs} run{'s' * (runs > 1)}" + (f" at {points} points ({grid})" if points > 1 else "")
+    what = counted(runs, "run") + (f" at {points} points ({grid})" if points > 1 else "")
     sizes = [_span(results, "cycles"), _span(results, "nodes")]
-    lacking = ", ".join(f"{n} {state}" for state, n in states.items() if state != "whole")
-    told = f"{what}; {', '.join(filter(None, sizes))}." if any(sizes) else f"{what}."
-    return told + (f" Not in here: {lacking}." if lacking else "")
+    lacking = ", ".join(f"{n} {state}" for state, n in states.items() if state != "complete")
+    text = f"{what}; {', '.join(filter(None, sizes))}." if any(sizes) else f"{what}."
+    return text + (f" Not included: {lacking}." if lacking else "")
 
 
 def _span(results: Results, key: str) -> str:
     values = sorted({int(run.about[key]) for run in results.runs if key in run.about})
     ends = dict.fromkeys(number(v, 0) for v in (values[0], values[-1])) if values else {}
-    return f"{' to '.join(ends)} {key}" if ends else ""
+    return f"{' to '.join(ends)} {key[:-1] if values[-1] == 1 else key}" if ends else ""

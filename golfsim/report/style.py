@@ -1,4 +1,4 @@
-"""One style for all figures: sizes of a two-column paper, colours that stay apart for everybody, and in grey."""
+"""One style for all figures: sizes of a two-column paper, and colours that are distinct for all readers and in grey."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STYLE: Any = {
     "ytick.labelsize": 7,
     "legend.fontsize": 7,
     "legend.frameon": False,
-    "legend.handlelength": 2.6,  # long enough to tell dashes apart
+    "legend.handlelength": 2.6,  # long enough to distinguish dashes
     "figure.titlesize": 7,
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
@@ -39,15 +39,15 @@ STYLE: Any = {
     "svg.hashsalt": "golfsim",
     "savefig.dpi": 300,
 }
-# Okabe & Ito, without the yellow that vanishes on paper; green is late, since some people take it for the blue
+# Okabe & Ito, without yellow, which is hard to see on paper; green is late, since some readers confuse it with blue
 PALETTE = ("#0072B2", "#D55E00", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#E69F00", "#7F7F7F")
-DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))  # curves stay apart in grey print
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))  # distinct curves in grey print
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-COLOURS = "cividis"  # of maps: even in lightness, so that grey print keeps the order
+COLOURS = "cividis"  # of maps: monotonic in lightness, so that grey print preserves the order
 GREY = "0.35"
 OFFLINE = "0.85"
 NOTE_STYLE: Any = {"fontsize": 7, "color": GREY, "wrap": True}
-KEYS = {"nodes.number": "nodes", "nodes.records": "records a node", "data.train": "training records"}
+KEYS = {"nodes.number": "nodes", "nodes.records": "records per node", "data.train": "training records"}
 SHARES = ("error", "voted_error", "accuracy", "auc", "f1", "label.linear")  # metrics between 0 and 1
 SHARE_MARGIN = 0.03
 LONGEST = 44  # letters of a label: what fits into a column of a paper
@@ -55,7 +55,7 @@ LONGEST = 44  # letters of a label: what fits into a column of a paper
 
 @dataclass(frozen=True)
 class Look:
-    """How one of several curves looks."""
+    """Colour, dash and marker of a curve."""
 
     colour: str
     dash: Any
@@ -63,29 +63,29 @@ class Look:
 
 
 def look(number: int) -> Look:
-    """The look of the curve with that number: no two of the first 280 are alike, nor of the first 35 in grey."""
+    """Return the look of the curve with this number: the first 280 differ, and the first 35 also in grey."""
     return Look(PALETTE[number % len(PALETTE)], DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Our style while a figure is drawn; afterwards, whatever happens, all is as it was."""
+    """Set our style while a figure is drawn; afterwards, also after an error, restore all settings."""
     import matplotlib.pyplot as plt
 
-    plt.draw_if_interactive()  # wakes the backend: a notebook's becomes interactive then, which must outlast the style
+    plt.draw_if_interactive()  # loads the backend: that of a notebook becomes interactive, and must stay so afterwards
     with plt.rc_context(STYLE):
         yield
 
 
 def panel(ax: Axes | None, width: float = COLUMN, height: float = HEIGHT) -> Axes:
-    """The axes given, or those of a new figure."""
+    """Return the given axes, or those of a new figure."""
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(width, height), layout="constrained")[1] if ax is None else ax
 
 
 def panels(figure: Figure | None, rows: int, columns: int, size: tuple[float, float], **how: Any) -> Any:
-    """Rows × columns of axes in the figure given, or in a new one of that size."""
+    """Return rows × columns of axes in the given figure, or in a new one of this size."""
     import matplotlib.pyplot as plt
 
     if figure is None:
@@ -94,14 +94,14 @@ def panels(figure: Figure | None, rows: int, columns: int, size: tuple[float, fl
 
 
 def plain(text: Any) -> str:
-    """A word of the user's as a label: shortened where it is endless, and never taken for a formula."""
+    """Return a text of the user as a label: shortened if it is long, and never interpreted as a formula."""
     words = " ".join(str(text).split())
     short = words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
     return short.replace("$", r"\$")
 
 
 def number(value: Any) -> str:
-    """A value of a sweep as a label: 1000 for 1000.0, ∞ for inf."""
+    """Return a value of a sweep as a label: 1000 for 1000.0, ∞ for inf."""
     if not isinstance(value, float):
         return plain(value)
     whole = value.is_integer() and abs(value) < 1e6
@@ -109,30 +109,30 @@ def number(value: Any) -> str:
 
 
 def short(key: str) -> str:
-    """What stands at the axis of a key: its own name where it has one, else its last word."""
+    """Return the axis label of a key: its special name if it has one, otherwise its last word."""
     word = key.rpartition(".")[2].replace("_", " ").replace("epsilon", "ε").replace("lambda", "λ")
     return KEYS.get(key, plain(word))
 
 
 def say(figure: Figure, note: str) -> None:
-    """Above all panels, what a picture of these data has to say."""
+    """Write the note of the data above all panels."""
     if note:
         figure.suptitle(plain_lines(note), x=0.01, ha="left", **NOTE_STYLE)
 
 
 def plain_lines(note: str) -> str:
-    """A note of several lines, none of which is a formula."""
+    """Return a note of several lines that is not interpreted as a formula."""
     return note.replace("$", r"\$")
 
 
 def head(ax: Axes, note: str) -> None:
-    """Above one panel, what a picture of these data has to say; a title that is there already is else kept."""
+    """Write the note of the data above one panel; without a note, an existing title stays."""
     if note:
         ax.set_title(plain_lines(note), loc="left", **NOTE_STYLE)
 
 
 def legend(ax: Axes, handles: list[Any], columns: int | None = None) -> None:
-    """A key beneath the axes and their labels, where it hides nothing."""
+    """Draw a legend below the axes and their labels, where it hides nothing."""
     from matplotlib.transforms import ScaledTranslation
 
     figure: Any = ax.figure
@@ -145,7 +145,7 @@ def legend(ax: Axes, handles: list[Any], columns: int | None = None) -> None:
 
 
 def columns_for(words: list[str], inches: float, most: int = 4) -> int:
-    """How many columns of a key fit into a width; a column is as wide as its longest word."""
+    """Return how many columns of a legend fit into a width; a column is as wide as its longest text."""
     lengths = np.array([len(word) for word in words])
     for columns in range(min(len(words), most), 1, -1):
         parts = np.array_split(lengths, columns)  # as a legend fills its columns
@@ -155,17 +155,17 @@ def columns_for(words: list[str], inches: float, most: int = 4) -> int:
 
 
 def lines_of(words: list[str], inches: float) -> int:
-    """How many lines a key of these words takes."""
+    """Return the number of lines of a legend with these texts."""
     return -(-len(words) // columns_for(words, inches)) if words else 0
 
 
 def shown(word: str) -> str:
-    """A name in a key, where a leading underscore would hide it."""
+    """Return a name for a legend, in which a leading underscore would hide it."""
     return f"\u200a{word}" if word.startswith("_") else word
 
 
 def beneath(figure: Figure, handles: list[Any], most: int = 4, title: str = "") -> None:
-    """A key for all panels, below them."""
+    """Draw a legend for all panels, below them."""
     words = [str(handle.get_label()) for handle in handles]
     columns = columns_for(words, figure.get_figwidth(), most)
     figure.legend(
@@ -174,14 +174,14 @@ def beneath(figure: Figure, handles: list[Any], most: int = 4, title: str = "") 
 
 
 def within_shares(axes: Any, metric: str) -> None:
-    """An axis of shares ends at 0 and 1: the interval of a few runs may reach beyond, no value does."""
+    """Limit an axis of shares to 0 and 1: the interval of a few runs may exceed them, no value does."""
     for ax in np.ravel(axes) if metric in SHARES else ():
         low, high = ax.get_ylim()
         ax.set_ylim(max(low, -SHARE_MARGIN), min(high, 1 + SHARE_MARGIN))
 
 
 def cycles(ax: Axes, log: bool = True) -> None:
-    """The axis of time."""
+    """Set up the axis of cycles."""
     if log:
         ax.set_xscale("log")
         _plain_ticks(ax.xaxis)
@@ -189,7 +189,7 @@ def cycles(ax: Axes, log: bool = True) -> None:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """1, 10, 100 instead of powers; where the axis spans less than a decade, values in between."""
+    """Set ticks 1, 10, 100 instead of powers; on an axis of a few decades also values in between."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = sorted(axis.get_view_interval())
@@ -201,7 +201,7 @@ def _plain_ticks(axis: Any) -> None:
 
 
 def thousands(value: float, largest: float | None = None) -> str:
-    """A count as a tick label: in thousands, or millions, where the largest one beside it is that large."""
+    """Return a count as a tick label: in thousands or millions if the largest tick is that large."""
     largest = abs(value) if largest is None else largest
     if value == 0 or largest < 10_000:
         return f"{value:g}"

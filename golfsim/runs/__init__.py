@@ -1,1 +1,1 @@
-"""Runs and sweeps: one process, many workers, a cluster; the store of results."""
+"""Runs and sweeps, in one process, in several workers or on a cluster; and the store of results."""

@@ -1,4 +1,4 @@
-"""All runs of a scenario, wherever they run: in this process, in local worker processes, or on a Dask cluster."""
+"""Execute all runs of a scenario: in this process, in local worker processes, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from golfsim.core.errors import UserError
+from golfsim.core.words import counted
 from golfsim.data import loading
 from golfsim.runs import memory_forecast, single
 from golfsim.runs.interrupt import Interrupt
@@ -25,38 +26,38 @@ from golfsim.scenario.model import Scenario
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMED = 5  # failures that are named at the end
+NAMED = 5  # failures that are listed at the end
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how the runs of a scenario are made; none of this changes a number."""
+    """Where and how the runs of a scenario are executed. None of this changes a result."""
 
-    workers: int | None = 1  # processes; None: one for each core
-    threads: int | None = None  # of each; None: as many as keep all cores busy
+    workers: int | None = 1  # processes; None: one per core
+    threads: int | None = None  # per worker; None: as many as keep all cores busy
     scheduler: str | None = None  # the address of a Dask scheduler, or "local" for a cluster on this machine
-    force: bool = False  # also make runs that are there already
+    force: bool = False  # repeat runs that are complete
     checkpoint_every: float = SECONDS_BETWEEN_CHECKPOINTS
-    paranoid: bool = False  # check all that must hold after each cycle
+    paranoid: bool = False  # check invariants after each cycle
 
     def shares(self, tasks: int) -> tuple[int, int]:
-        """Workers, and threads for each of them, so that cores are busy but not oversubscribed."""
+        """Return the number of workers and of threads per worker that use all cores without oversubscription."""
         workers = max(1, min(self.workers or cores(), tasks))
         return workers, self.threads or max(1, cores() // workers)
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Made:
-    """What has become of the runs that a scenario asks for."""
+    """The outcome of all runs of a scenario."""
 
     store: Store
     runs: list[Planned]
-    outcomes: dict[str, tuple[Task, Outcome]]  # by hash, of those that were not there already
+    outcomes: dict[str, tuple[Task, Outcome]]  # by hash; without the runs that were complete before
 
     @property
     def failures(self) -> list[tuple[Task, Outcome]]:
@@ -64,13 +65,13 @@ class Made:
         return [(task, outcome) for task, outcome in self.outcomes.values() if outcome.status == "failed"]
 
     def frame(self) -> pd.DataFrame | None:
-        """The rows of all runs that are whole; None where there are none."""
+        """Return the rows of all complete runs, or None if there are none."""
         known = self.store.entries()
         found = [piece for r in self.runs if (piece := self.store.piece(known.get(r.hash), r.values)) is not None]
         return frame_of(found) if found else None
 
     def complaint(self) -> str:
-        """The failures in words: the most frequent first, each with one run that it happened to."""
+        """Return the failures as text: the most frequent first, each with one run in which it occurred."""
         counts = Counter(outcome.error for _, outcome in self.failures)
         lines = [f"{len(self.failures)} of {len(self.runs)} runs failed:"] if len(self.runs) > 1 else []
         for error, count in counts.most_common(NAMED):
@@ -79,13 +80,13 @@ class Made:
             times = f" ({count} times)" if count > 1 else ""
             lines.append(f"{where + ', ' if where else ''}run {task.run}{times}: {error}" if lines else error)
         more = len(counts) - NAMED
-        return "\n".join([*lines, f"and {more} more kinds of failure"] if more > 0 else lines)
+        return "\n".join([*lines, f"and {counted(more, 'more kind')} of failure"] if more > 0 else lines)
 
 
 def run(
     scenario: Scenario, out: Path, how: Execution, shown: Progress | None = None, interrupt: Interrupt | None = None
 ) -> Made:
-    """Make all runs that a scenario asks for and that are not there yet."""
+    """Execute all runs of a scenario that are not complete yet."""
     with single.telling(scenario):
         runs = plan(sweep.points(scenario))
     single.prepare(out)
@@ -95,7 +96,7 @@ def run(
         tasks = to_do(runs, {} if how.force else there, out, how)
         shown.plan(len(runs), len(runs) - len(tasks))
         for path in sorted({path for task in tasks for path in task.point.scenario.code_files()}):
-            shown.note(f"runs the code of {path}")
+            shown.note(single.code_note(path))
         with single.telling(scenario):
             how = _within_memory(tasks, how, shown)
         made = Made(store, runs, {})
@@ -114,22 +115,27 @@ def run(
 
 
 def _within_memory(tasks: list[Task], how: Execution, shown: Progress) -> Execution:
-    """As many workers as fit into memory; an error where a run does not, or where so many were asked for."""
+    """Reduce the number of workers to what fits into memory.
+
+    It is an error if not even one run fits, or if the user asked for more workers than fit.
+    """
     if not tasks or how.scheduler not in (None, "local"):
         return how
     workers, asked = memory_forecast.fitting(tasks, how), how.shares(len(tasks))[0]
     if workers < asked and how.workers is not None:
         raise UserError(
-            f"{asked} workers do not fit into memory, {workers} do", key="nodes", hint=f"--workers {workers}"
+            f"{asked} workers do not fit into memory; at most {workers} can run",
+            key="nodes",
+            hint=f"--workers {workers}",
         )
     if workers < asked:
-        shown.note(f"{workers} of {asked} workers, since more do not fit into memory")
+        shown.note(f"using {workers} of {asked} workers, since more do not fit into memory")
     return replace(how, workers=workers)
 
 
 @contextmanager
 def recording(store: Store) -> Iterator[Callable[[Entry], None]]:
-    """Note what runs have become, within a second: a transaction for each would take as long as a small run."""
+    """Record the outcomes of runs within one second; a transaction per run would take as long as a small run."""
     new: list[Entry] = []
     busy, over = threading.Lock(), threading.Event()
 
@@ -141,7 +147,7 @@ def recording(store: Store) -> Iterator[Callable[[Entry], None]]:
 
     def write_now_and_then() -> None:
         while not over.wait(1):
-            with suppress(OSError):  # the last time it is told
+            with suppress(OSError):  # the last call below reports it
                 flush()
 
     writer = threading.Thread(target=write_now_and_then, daemon=True)
@@ -155,7 +161,7 @@ def recording(store: Store) -> Iterator[Callable[[Entry], None]]:
 
 
 def to_do(runs: list[Planned], there: dict[str, Entry], out: Path, how: Execution) -> list[Task]:
-    """The runs that are still to be made, each content once."""
+    """Return the runs that are not complete; runs with the same content only once."""
     missing = {planned.hash: planned for planned in reversed(runs) if planned.hash not in there}
     missing = {hash_: missing[hash_] for hash_ in dict.fromkeys(r.hash for r in runs) if hash_ in missing}
     _, threads = how.shares(len(missing)) if how.scheduler in (None, "local") else (0, how.threads or 1)
@@ -173,7 +179,21 @@ def _entry(task: Task, outcome: Outcome, out: Path) -> Entry:
 def execute(
     tasks: list[Task], how: Execution, shown: Progress, interrupt: Interrupt, only: bool = False
 ) -> Iterator[tuple[Task, Outcome]]:
-    """Make the runs; each comes back when it is over. None begins after an interruption. `only`: there is but one."""
+    """Execute the runs and yield each with its outcome when it ends. After an interruption, no further run starts.
+
+    Parameters
+    ----------
+    tasks : list of Task
+        The runs to execute.
+    how : Execution
+        Workers, threads and scheduler.
+    shown : Progress
+        Receives the start and the cycles of each run.
+    interrupt : Interrupt
+        Set by Ctrl-C.
+    only : bool
+        Whether this is the only run of the scenario; its exception is then raised with its traceback.
+    """
     if not tasks:
         return
     if how.scheduler is not None:
@@ -191,7 +211,7 @@ def execute(
 
 
 def here(tasks: list[Task], shown: Progress, interrupt: Interrupt, only: bool) -> Iterator[tuple[Task, Outcome]]:
-    """One run after the other in this process; the exception of an only one goes on, for its traceback."""
+    """Execute one run after the other in this process; the exception of an only run is raised, for its traceback."""
     for task in tasks:
         if interrupt.asked:
             return

@@ -1,8 +1,8 @@
-"""Runs on a Dask cluster: the same runs, sent to a scheduler that hands them to its workers.
+"""Runs on a Dask cluster: the same runs, sent to a scheduler that distributes them to its workers.
 
-A worker sends the files of its run back as bytes, so results need no common file system. Where the results folder can
-be seen from the workers, they also keep their checkpoints there, and a run that was lost with its worker goes on from
-the last one.
+A worker returns the files of its run as bytes, so no common file system is necessary. If the workers can see the
+results folder, they also store their checkpoints there, and a run that was lost with its worker resumes from the last
+checkpoint.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 Files = dict[str, bytes]
 SECONDS_TO_CONNECT = 30
-KEPT = (SCENARIO, LOG, *FILES.values(), TRACE, ABOUT)  # in this order: with the last one a run is whole
+KEPT = (SCENARIO, LOG, *FILES.values(), TRACE, ABOUT)  # written in this order: the last file makes a run complete
 
 
 def execute(
     tasks: list[Task], address: str, shares: tuple[int, int], shown: Progress, interrupt: Interrupt
 ) -> Iterator[tuple[Task, Outcome]]:
-    """Submit the runs and bring back what the workers write; `local` starts a cluster on this machine."""
+    """Submit the runs and write the files that the workers return; `local` starts a cluster on this machine."""
     with _client(address, shares) as client, _visible(tasks) as mark:
         ended: SimpleQueue[Any] = SimpleQueue()
         waiting = {_submit(client, task, mark, ended): task for task in tasks}
@@ -49,7 +49,7 @@ def execute(
             if (future := next_of(ended)) is not None:
                 task = waiting.pop(future)
                 yield task, _outcome(task, future)
-                future.release()  # else the cluster would keep its files, and make them again if they are lost
+                future.release()  # otherwise the cluster would store its files, and repeat the run if they are lost
                 begun.pop(task.hash, None)
                 _begin(begun, waiting, client, shown)
         client.cancel(list(waiting))
@@ -62,7 +62,7 @@ def _submit(client: Any, task: Task, mark: str, ended: SimpleQueue[Any]) -> Any:
 
 
 def _begin(begun: dict[str, Task], waiting: dict[Any, Task], client: Any, shown: Progress) -> dict[str, Task]:
-    """Tell about as many runs as there are threads in the cluster: in this order it takes them."""
+    """Show as many runs as running as the cluster has threads; it starts them in this order."""
     room = sum(client.nthreads().values()) - len(begun)
     following = (task for task in waiting.values() if task.hash not in begun)
     for task in islice(following, max(room, 0)):
@@ -82,7 +82,7 @@ def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
             with _deaf():
                 cluster: Any = LocalCluster(
                     n_workers=shares[0], threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR,
-                    local_directory=str(private("dask")),  # where workers put pickles that they load again
+                    local_directory=str(private("dask")),  # where workers store pickles that they load later
                 )  # fmt: skip
         else:
             cluster = address
@@ -100,7 +100,7 @@ def _client(address: str, shares: tuple[int, int]) -> Iterator[Any]:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Let processes that are started here not hear of Ctrl-C, which is for this process alone."""
+    """Let processes that are started here ignore Ctrl-C, which is meant for this process only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,22 +113,22 @@ def _deaf() -> Iterator[None]:
 
 @contextmanager
 def _visible(tasks: list[Task]) -> Iterator[str]:
-    """A file in the results folder by which a worker can tell whether it sees the same folder."""
+    """Create a file in the results folder by which a worker recognises whether it sees the same folder."""
     folder = _common(tasks)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".visible-") as mark:
         yield mark.name
 
 
 def _common(tasks: list[Task]) -> Path | None:
-    """The results folder: the nearest one above all runs that is there."""
+    """Return the results folder: the nearest existing folder above all runs."""
     found = next((folder for folder in tasks[0].folder.parents if folder.is_dir()), None) if tasks else None
     return found
 
 
 def _outcome(task: Task, future: Any) -> Outcome:
-    """How a run ended, with its files written here."""
+    """Return how a run ended, after its files were written here."""
     if future.status != "finished":
-        return Outcome("failed", error=f"the cluster gave it up: {future.exception()}")
+        return Outcome("failed", error=f"the cluster gave up the run: {future.exception()}")
     outcome, files = future.result()
     task.folder.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
@@ -139,11 +139,11 @@ def _outcome(task: Task, future: Any) -> Outcome:
     return outcome
 
 
-# The worker's side
+# In the worker
 
 
 def remote(task: Task, mark: str) -> tuple[Outcome, Files]:
-    """Make a run on a worker: what came of it, and the files it has written."""
+    """Execute a run on a worker. Return its outcome and the files that it has written."""
     _one_blas_thread()
     with tempfile.TemporaryDirectory() as aside:
         here = task if Path(mark).exists() else replace(task, folder=Path(aside))
@@ -153,7 +153,7 @@ def remote(task: Task, mark: str) -> tuple[Outcome, Files]:
 
 @cache
 def _one_blas_thread() -> None:
-    """For good: runs in other threads of this worker must not see another number in between."""
+    """Set one thread for BLAS permanently: runs in other threads of this worker must not see another number."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1, "blas")

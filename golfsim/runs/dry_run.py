@@ -1,4 +1,4 @@
-"""What a scenario will cost, before it runs: its runs, and time and memory from a short trial of the largest."""
+"""Estimate what a scenario costs: its runs, and time and memory from a short trial of the largest one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRIAL_SECONDS = 3.0
 
 
 def of(scenario: Scenario, out: Path, how: Execution) -> dict[str, Any]:
-    """The runs that a scenario asks for, and what those that are missing will cost."""
+    """Return the runs of a scenario, and the estimated cost of those that are not complete."""
     with single.telling(scenario):
         runs = plan(sweep.points(scenario))
     there = {} if how.force else Store(out).whole(runs)
@@ -37,12 +37,13 @@ def of(scenario: Scenario, out: Path, how: Execution) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The same for people."""
+    """Return the estimate as text."""
     lines = [f"{counted(found['runs'], 'run')}, of which {found['there']} complete"]
     for point in found["points"]:
-        seeds = " to ".join(map(str, dict.fromkeys((point["seeds"][0], point["seeds"][-1]))))
-        done = f" ({point['there']} there)" if point["there"] else ""
-        lines.append(f"  {_words(point['values']) or 'one point'}: seed {seeds}{done}")
+        ends = dict.fromkeys((point["seeds"][0], point["seeds"][-1]))
+        seeds = f"seed{'s' * (len(ends) > 1)} {' to '.join(map(str, ends))}"
+        done = f" ({point['there']} complete)" if point["there"] else ""
+        lines.append(f"  {_words(point['values']) or 'one point'}: {seeds}{done}")
     return "\n".join([*lines, *_cost_in_words(found["cost"])] if "cost" in found else lines)
 
 
@@ -51,7 +52,7 @@ def _words(values: dict[str, Any]) -> str:
 
 
 def _points(runs: list[Planned], there: set[str]) -> list[dict[str, Any]]:
-    """For each point: its values, its seeds, and how many runs of it are there."""
+    """Return the values, the seeds and the number of complete runs of each point."""
     found: dict[str, list[Planned]] = {}
     for planned in runs:
         found.setdefault(json.dumps(planned.point.values, ensure_ascii=False), []).append(planned)
@@ -88,33 +89,33 @@ def _cost(tasks: list[Task], how: Execution) -> dict[str, Any]:
 
 def _cost_in_words(cost: dict[str, Any]) -> list[str]:
     if "refused" in cost:
-        return [f"{cost['refused']}: it would be refused"]
+        return [f"the run would be refused: it {cost['refused']}"]
     workers, memory, there = cost["workers"], cost["memory"], cost["available"]
     words = _words(cost["judged_by"])
     lines = [
-        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {counted(workers, 'worker')} of "
-        f"{counted(cost['threads'], 'thread')} and {readable(memory)} of memory each, "
-        f"judged by a trial of the largest run{': ' + words if words else ''}"
+        f"about {timedelta(seconds=round(cost['seconds']) or 1)} with {counted(workers, 'worker')} "
+        f"({counted(cost['threads'], 'thread')} and {readable(memory)} of memory per worker), "
+        f"estimated from a trial of the largest run{': ' + words if words else ''}"
     ]
     if workers * memory > there:
         fitting = max(1, there // memory)
-        lines.append(f"only {readable(there)} of memory are available: take --workers {fitting}")
+        lines.append(f"only {readable(there)} of memory is available: use --workers {fitting}")
     return lines
 
 
 def try_out(task: Task) -> tuple[float, float, int]:
-    """Seconds of setting up, seconds a cycle, and bytes of memory at the most; in a process of its own."""
+    """Measure seconds of set-up, seconds per cycle and the peak of memory in bytes, in a separate process."""
     words, packed = python("golfsim.runs.dry_run", "trial"), json.dumps(task.packed()).encode()
     ended = subprocess.run(words, input=packed, capture_output=True, check=False)
     if ended.returncode:
-        lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["it was ended"]
-        raise UserError(f"the trial of the largest run failed: {lines[-1]}", hint="the list of runs needs no trial")
+        lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["its process was killed"]
+        raise UserError(f"the trial of the largest run failed: {lines[-1]}", hint="a run would fail in the same way")
     setup, a_cycle, memory = json.loads(ended.stdout.splitlines()[-1])
     return float(setup), float(a_cycle), int(memory)
 
 
 def trial() -> None:
-    """The process of a trial: a short run to compile what is needed, then one that counts."""
+    """Run the process of a trial: a short run that compiles the kernels, then one that is measured."""
     task = Task.unpacked(json.load(sys.stdin.buffer))
     try:
         _tried(task, 0.0)

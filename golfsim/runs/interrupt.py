@@ -12,12 +12,12 @@ from types import FrameType
 
 @dataclass
 class Interrupt:
-    """Set by the first Ctrl-C: the cycle under way is finished, then the run ends. The second one ends it at once."""
+    """Set by the first Ctrl-C: the run ends after its current cycle. The second Ctrl-C ends it at once."""
 
     asked: bool = field(default=False)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal."""
+        """Handle a signal."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -25,7 +25,7 @@ class Interrupt:
 
 @contextmanager
 def listening() -> Iterator[Interrupt]:
-    """Take Ctrl-C as a request while a scenario runs; leave it alone outside the main thread."""
+    """Treat Ctrl-C as a request while a scenario runs; outside the main thread, change nothing."""
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt

@@ -1,4 +1,4 @@
-"""Read what runs have written: logs, and tables of nodes and links."""
+"""Read the files of runs: logs, and tables of nodes and links."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Piece:
-    """A run's log to be loaded, and what stands in further columns of its rows."""
+    """The log file of a run, and the values of the additional columns of its rows."""
 
     file: Path
     values: dict[str, Any]
 
 
 def load(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
-    """The rows of all runs that the scenarios at or below the paths ask for, as one tidy DataFrame.
+    """Return the rows of all runs of the scenarios at or below the paths, as one tidy DataFrame.
 
-    Its columns are run, seed, cycle, layer, metric and value; `path`, the run's folder below the given path; and a
-    column for each key that a sweep varies. Runs of an earlier version of a scenario, which may still lie there, are
-    left out; and so are runs that were interrupted or failed, unless `unfinished` is true.
+    Its columns are run, seed, cycle, layer, metric and value; `path`, the folder of the run below the given path; and
+    one column per key that a sweep varies. Runs of earlier versions of a scenario are left out. Runs that were
+    interrupted or failed are left out as well, unless `unfinished` is true.
     """
     return frame_of(_all_pieces(paths, unfinished))
 
 
 def load_nodes(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
-    """What became of the nodes that the runs at or below the paths followed, with the further columns of `load`.
+    """Return the rows of the followed nodes of the runs at or below the paths, with the additional columns of `load`.
 
-    Its own columns are run, seed, cycle, layer, node (the user's number), online, and error: NaN where the node had no
-    model to be measured, e.g. since it was offline.
+    Its own columns are run, seed, cycle, layer, node (the user's number), online, and error. The error is NaN if the
+    node had no model to measure, e.g. because it was offline.
     """
     return _load_further("nodes", paths, unfinished)
 
 
 def load_links(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
-    """Who knew whom in the runs at or below the paths: run, seed, cycle, layer, source, target and those of `load`."""
+    """Return the links of the overlays in the runs at or below the paths.
+
+    The columns are run, seed, cycle, layer, source and target, and the additional columns of `load`.
+    """
     return _load_further("links", paths, unfinished)
 
 
@@ -58,7 +61,7 @@ def _load_further(name: str, paths: tuple[str | Path, ...], unfinished: bool) ->
 
 
 def further(name: str, pieces: list[Piece]) -> pd.DataFrame | None:
-    """The rows of a table beside some logs; None where none of them has it."""
+    """Return the rows of a table stored next to some logs, or None if none of them has it."""
     files = [Piece(beside(piece.file, name), piece.values) for piece in pieces]
     there = [piece for piece in files if piece.file.is_file()]
     return frame_of(there, columns_of(name)) if there else None
@@ -72,7 +75,7 @@ def _all_pieces(paths: tuple[str | Path, ...], unfinished: bool) -> list[Piece]:
 
 
 def pieces_of(path: Path, unfinished: bool = False) -> list[Piece]:
-    """The logs of the runs that the scenarios at or below a path ask for."""
+    """Return the logs of the runs of the scenarios at or below a path."""
     from golfsim.core.paths import INDEX
     from golfsim.runs.store import WHOLE, Store
 
@@ -91,11 +94,11 @@ def pieces_of(path: Path, unfinished: bool = False) -> list[Piece]:
 def _why_nothing(path: Path, indexed: bool) -> str:
     if not path.exists():
         return "there is no such file or folder"
-    return "no run is whole yet; unfinished=True loads what is there" if indexed else f"no {LOG} here or below"
+    return "no run is complete yet; unfinished=True loads incomplete runs" if indexed else f"no {LOG} here or below"
 
 
 def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """The rows of all pieces; where one lacks a column of another, it has no value there."""
+    """Return the rows of all pieces; a piece that lacks a column of another one has no value there."""
     import pandas as pd
     import pyarrow as pa
 
@@ -108,40 +111,40 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
         values = [_plain(piece.values.get(name)) for piece in pieces]
         if name in ("run", "seed"):
             whole[name] = np.repeat(np.array(values, np.int32 if name == "run" else np.int64), sizes)
-        else:  # numbers, texts and nothing may stand side by side
+        else:  # numbers, texts and missing values may occur in one column
             codes, different = pd.factorize(pd.Series(values, dtype=object))
             whole[name] = pd.Categorical.from_codes(codes.repeat(sizes), different.infer_objects())
     return noted(whole, notes)
 
 
 def _plain(value: Any) -> Any:
-    """Lists and tables as text."""
+    """Return lists and tables as text, other values unchanged."""
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
 def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str]:
-    """The rows of a log or of a table beside it, and its note."""
+    """Return the rows of a log or of a table next to it, and its note."""
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(file) as parquet:
             table = parquet.read(columns=columns)
     except (OSError, ValueError) as error:
-        raise UserError(f"{file}: not a log of golfsim: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{file}: not a golfsim log: {str(error).splitlines()[0]}") from None
     if table.column_names != columns:
-        raise UserError(f"{file}: not a log of golfsim: expected the columns {', '.join(columns)}")
+        raise UserError(f"{file}: not a golfsim log: expected the columns {', '.join(columns)}")
     note = (table.schema.metadata or {}).get(NOTE.encode(), b"").decode()
     return table.replace_schema_metadata(None), note
 
 
 def _point(folder: Path) -> dict[str, Any]:
-    """What tells this run's point of a sweep from the others."""
+    """Return the values by which the point of this run differs from other points of the sweep."""
     found = about(folder).get("point")
     return found if isinstance(found, dict) else {}
 
 
 def about(folder: Path) -> dict[str, Any]:
-    """What `run.json` says; nothing where it cannot be read."""
+    """Return the content of `run.json`; an empty table where it cannot be read."""
     try:
         found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""How much memory a run will need, before it starts.
+"""Forecast the memory of a run before it starts.
 
-Nothing is declared and nothing guessed: the same scenario is set up with some small numbers of nodes and run for a few
-cycles, the largest amount that is allocated at a time is measured, and what grows with the number of nodes is carried
-on to the real one. So it holds for every protocol, a user's own too. What kernels allocate inside is not seen; it is
-little. Mailboxes count as large as they can get.
+The forecast is measured: the same scenario is set up with a few small numbers of nodes and run for a few cycles. The
+peak of allocated memory is measured, and its growth with the number of nodes is extrapolated to the real number. So the
+forecast works for every protocol, including those of users. Memory that kernels allocate inside is not measured; it is
+small. Mailboxes count with their maximal size.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from golfsim.runs.single import Task
     from golfsim.scenario.model import Scenario
 
-LEAST = 24  # bytes a node that even a world without layers needs
-MOST = 256  # bytes for each feature of a node's model that a run hardly exceeds: below, nothing is measured
-WORTH_MEASURING = 1 / 8  # of what is available
+LEAST = 24  # bytes per node that even a world without layers needs
+MOST = 256  # bytes per feature of the model of a node that a run rarely exceeds: below, nothing is measured
+WORTH_MEASURING = 1 / 8  # of the available memory
 CYCLES = 2
-SECONDS = 5.0  # that a trial may take, when a cycle is over
-PARTS = 64  # the smallest trial has so much fewer nodes
+SECONDS = 5.0  # maximal duration of a trial, checked after each cycle
+PARTS = 64  # the smallest trial has this many times fewer nodes than the run
 FEWEST, MANY = 1000, 50_000  # nodes of the smallest trial
 STRAIGHT, STEEPEST = 2.4, 4.4  # growth from two to four nodes over that from one to two: 2 for a line, 4 for a parabola
-SAME = 0.3  # by which two bends may differ
-CLOSER = 4  # times as many nodes are tried before a run is refused
+SAME = 0.3  # relative difference up to which two curvatures count as equal
+CLOSER = 4  # this many times more nodes are tried before a run is refused
 
 
 class Size(NamedTuple):
-    """How large a scenario is: nodes, linear models at each, and their features."""
+    """The size of a scenario: nodes, linear models per node, and features per model."""
 
     nodes: int
     models: int
@@ -45,7 +45,7 @@ class Size(NamedTuple):
 
     @classmethod
     def of(cls, scenario: Scenario) -> Size:
-        """Without holding out test records, so nodes are a few too many where they follow from the data."""
+        """Return the size. Test records are not held out, so nodes that follow from the data are slightly too many."""
         if scenario.data is None:
             return cls(scenario.nodes.number or 1, 1, 1)
         records, features, classes = loading.shape(scenario.data, scenario.folder)
@@ -55,24 +55,24 @@ class Size(NamedTuple):
 
     @property
     def work(self) -> float:
-        """The work of a cycle, roughly; only ratios matter."""
+        """The approximate work of a cycle; only ratios matter."""
         return float(self.nodes * self.models * self.features)
 
 
 def largest(tasks: Sequence[Task]) -> Task:
-    """The run that needs most."""
+    """Return the run that needs most memory."""
     sizes = {id(task.point): Size.of(task.point.scenario).work for task in tasks}
     return max(tasks, key=lambda task: sizes[id(task.point)] * (1 + longest_delay(task.point.scenario)))
 
 
 def longest_delay(scenario: Scenario) -> int:
-    """The most cycles that a message is under way."""
+    """Return the maximal number of cycles that a message is in transit."""
     shortest, cumulative = scenario.transport.lags()
     return shortest + cumulative.size - 1
 
 
 def fitting(tasks: Sequence[Task], how: Execution) -> int:
-    """How many of the workers asked for fit into memory at a time; an error where not even one does."""
+    """Return how many of the requested workers fit into memory; it is an error if not even one does."""
     workers, threads = how.shares(len(tasks))
     task = largest(tasks)
     need = predicted(task.point.scenario, threads, how.paranoid, available() / workers)
@@ -84,15 +84,15 @@ def fitting(tasks: Sequence[Task], how: Execution) -> int:
 
 
 def too_large(need: int) -> UserError:
-    """What to say of a run that does not fit."""
+    """Return the error about a run that does not fit into memory."""
     what = f"needs about {readable(need)} of memory, {readable(available())} available"
     return UserError(what, key="nodes", hint="simulate fewer nodes")
 
 
 def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False, enough: float | None = None) -> int | None:
-    """Bytes that a run will need at the most, roughly; None where it is little, or cannot be told beforehand.
+    """Return an approximate upper bound of the memory of a run in bytes; None if it is small or cannot be predicted.
 
-    What seems to be more than `enough`, by default all that there is, is looked at more closely.
+    A forecast above `enough` (default: all available memory) is measured again with more nodes.
     """
     size = Size.of(scenario)
     if size.nodes * LEAST > available():
@@ -102,7 +102,7 @@ def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False, enou
         return None
     try:
         return _carried_on(scenario, size.nodes, threads, paranoid, available() if enough is None else enough)
-    except (UserError, MemoryError):  # it will be told by the run itself, and better
+    except (UserError, MemoryError):  # the run itself reports it with more detail
         return None
 
 
@@ -116,19 +116,19 @@ def _carried_on(scenario: Scenario, nodes: int, threads: int, paranoid: bool, en
             tracemalloc.stop()
 
     few = min(max(nodes // PARTS, min(FEWEST, nodes // 8), 1), MANY)
-    _tried(_smaller(scenario, nodes, few), threads, paranoid)  # kernels are compiled and data is read: that counts not
+    _tried(_smaller(scenario, nodes, few), threads, paranoid)  # compiles kernels and reads data; not measured
     found = carried_on(peak, few, nodes, enough - used())
     loading.forget_drawn()
     return used() + found
 
 
 def carried_on(peak: Callable[[int], int], few: int, nodes: int, enough: float = math.inf) -> int:
-    """What is needed at so many nodes, from what is needed at `few` of them, twice as many, four times, …
+    """Extrapolate the memory of `nodes` nodes from that of `few` nodes, twice as many, four times as many, …
 
-    It grows as a line or as a parabola. But what comes first may need more than so few nodes do, and hide them, as
-    reading the data does: there the numbers tried are doubled until they tell the same twice, or lie on a line. And
-    what a few nodes need may not grow for ever, as an attack on a sample does not: before it is said that there is not
-    `enough`, more are tried.
+    Memory grows linearly or quadratically. But the set-up, e.g. reading the data, may need more than a few nodes and
+    hide them. Therefore the trial sizes are doubled until two estimates agree or lie on a line. Also, the memory of a
+    few nodes may stop growing, as that of an attack on a sample does. Therefore more nodes are tried before the
+    forecast states that there is not `enough`.
     """
     found, before, closer = [peak(few), peak(2 * few), peak(4 * few)], -1.0, CLOSER * few
     while True:
@@ -143,8 +143,11 @@ def carried_on(peak: Callable[[int], int], few: int, nodes: int, enough: float =
 
 
 def _slope_and_bend(few: int, one: int, two: int, four: int) -> tuple[float, float]:
-    """Of the curve through what `few` nodes need, twice and four times as many; −1: it is neither line nor parabola."""
-    first, second = two - one, four - two  # a line has twice as much, a parabola up to four times
+    """Return slope and curvature of the curve through the memory of `few` nodes, twice and four times as many.
+
+    A curvature of −1 means that it is neither a line nor a parabola.
+    """
+    first, second = two - one, four - two  # their ratio is 2 for a line, and up to 4 for a parabola
     slope = second / (2 * few)
     if second <= 0 or second > STEEPEST * first:
         return slope, -1.0
@@ -152,7 +155,7 @@ def _slope_and_bend(few: int, one: int, two: int, four: int) -> tuple[float, flo
 
 
 def _smaller(scenario: Scenario, nodes: int, wanted: int) -> Scenario:
-    """The same with so many nodes, each with as many records."""
+    """Return the same scenario with the wanted number of nodes, and as many records per node."""
     config = scenario.nodes
     changes: dict[str, int] = {} if config.number is None else {"nodes.number": wanted}
     if scenario.data is not None and not config.repeat:

@@ -1,4 +1,4 @@
-"""What runs show while they run: a live bar in a terminal, plain lines elsewhere."""
+"""Progress of runs: a live bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ REFRESHES_A_SECOND = 10
 
 
 COMPILING = "compiling kernels (first run only)"
-EARLY = 30.0  # seconds: until then little of a run says nothing about the time that the rest will take
+EARLY = 30.0  # seconds; until then a small part of a run does not predict the remaining time
 LITTLE = 0.05
 
 
 class Progress:
-    """Is told about each run and its cycles; also keeps count of them."""
+    """Receives the events of each run, and counts runs."""
 
     def plan(self, runs: int, there: int) -> None:
-        """So many runs are asked for, and so many of them are there already."""
+        """Start with a number of runs, of which `there` are complete already."""
         self.runs, self.there = runs, there
         self.done, self.failed = there, 0
         self.under_way: dict[str, tuple[Task, int]] = {}  # by hash: the run, and its cycle
-        self._earlier: dict[str, float] = {}  # by hash: the share of a resumed run that was made before
+        self._earlier: dict[str, float] = {}  # by hash: the share of a resumed run that was complete before
         self._begun = time.monotonic()
         self._compiling = False
 
     def begin(self, task: Task) -> None:
-        """A run begins."""
+        """Note that a run begins."""
         self.under_way[task.hash] = (task, 0)
 
     def cycle(self, task: Task, cycle: int, error: str) -> None:
-        """A cycle is done; `error` is what was measured last, in words."""
+        """Note that a cycle is complete; `error` is the last measured error as text."""
         self.under_way[task.hash] = (task, cycle)
         self._earlier.setdefault(task.hash, (cycle - 1) / task.point.scenario.cycles)
 
     def end(self, task: Task, outcome: Outcome) -> None:
-        """The run is over, whole or not."""
+        """Note that a run has ended, complete or not."""
         self.under_way.pop(task.hash, None)
         self.done += outcome.whole
         self.failed += outcome.status == "failed"
 
     def note(self, text: str) -> None:
-        """Say something that is no mistake, e.g. that a run is resumed; that kernels are compiled is said once."""
+        """Show a message, e.g. that a run is resumed; the message about compilation is shown once."""
         if text != COMPILING or not self._compiling:
             self._say(text)
         self._compiling |= text == COMPILING
@@ -59,16 +59,16 @@ class Progress:
     def _say(self, text: str) -> None: ...
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the display."""
 
     def words(self) -> str:
-        """How far all runs are: done, running, failed, time left."""
+        """Return the progress of all runs as text: complete, running, failed, time left."""
         parts = [f"{self.done}/{self.runs} runs", f"{len(self.under_way)} running"]
         parts += [f"{self.failed} failed"] if self.failed else []
         return "  ".join([*parts, self.left()]).rstrip()
 
     def left(self) -> str:
-        """The time left, judged by what is done so far and how far the others are."""
+        """Return the time left as text, estimated from complete runs and the cycles of running ones."""
         over = self.done + self.failed
         share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
         new = over - self.there + share - sum(self._earlier.values())
@@ -84,7 +84,7 @@ class Silent(Progress):
 
 
 def last_error(simulation: Simulation) -> str:
-    """The error measured last, of the first learning layer."""
+    """Return the last measured error of the first learning layer as text."""
     for metrics in simulation.latest.values():
         if "error.mean" in metrics:
             return f"error {metrics['error.mean']:.4f}"
@@ -92,24 +92,24 @@ def last_error(simulation: Simulation) -> str:
 
 
 class Clock:
-    """How fast a run is; its first cycle, in which kernels are compiled, does not count."""
+    """The speed of a run; its first cycle, in which kernels are compiled, does not count."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
         self._first: tuple[int, float] | None = None
 
     def tick(self, cycle: int) -> None:
-        """A cycle is done."""
+        """Note that a cycle is complete."""
         self._first = self._first or (cycle, time.monotonic())
 
     def rate(self, cycle: int) -> float | None:
-        """Cycles a second; None until two cycles are done."""
+        """Return the cycles per second, or None until two cycles are complete."""
         if self._first is None or cycle <= self._first[0]:
             return None
         return (cycle - self._first[0]) / max(time.monotonic() - self._first[1], 1e-9)
 
     def words(self, cycle: int, cycles: int) -> tuple[str, str]:
-        """Rate and time left."""
+        """Return rate and time left as text."""
         rate = self.rate(cycle)
         if rate is None:
             return "", ""
@@ -118,10 +118,10 @@ class Clock:
 
 
 class Lines(Progress):
-    """A line every few seconds: of the one run there is, or of all together."""
+    """Prints a line every few seconds: about the only run, or about all runs together."""
 
     def plan(self, runs: int, there: int) -> None:
-        """Note the time."""
+        """Start the clock."""
         super().plan(runs, there)
         self._clock = Clock()
         self._told = self._clock.begun
@@ -160,7 +160,7 @@ class Lines(Progress):
 
 
 class Bar(Progress):
-    """A live bar: of the cycles of the one run there is, or of all runs, with a line for each that is under way."""
+    """Draws a live bar: of the cycles of the only run, or of all runs with one line per running run."""
 
     def plan(self, runs: int, there: int) -> None:
         """Show an empty bar."""
@@ -191,7 +191,7 @@ class Bar(Progress):
         self._draw(now=True)
 
     def cycle(self, task: Task, cycle: int, error: str) -> None:
-        """Redraw a few times a second."""
+        """Redraw a few times per second."""
         super().cycle(task, cycle, error)
         self._clock.tick(cycle)
         rate, left = self._clock.words(cycle, task.point.scenario.cycles) if self.runs == 1 else ("", "")
@@ -199,7 +199,7 @@ class Bar(Progress):
         self._draw()
 
     def end(self, task: Task, outcome: Outcome) -> None:
-        """Take the run's line away, unless it is the only one."""
+        """Remove the line of the run, unless it is the only one."""
         super().end(task, outcome)
         if self.runs == 1:
             rate, _ = self._clock.words(outcome.cycle, task.point.scenario.cycles)
@@ -210,7 +210,7 @@ class Bar(Progress):
         self._draw(now=self.runs == 1)
 
     def _say(self, text: str) -> None:
-        """Print it above the bar."""
+        """Print a message above the bar."""
         self._bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
@@ -234,7 +234,7 @@ class Bar(Progress):
 
 
 def for_this_output() -> Progress:
-    """A bar in a terminal, else lines."""
+    """Return a bar in a terminal, otherwise lines."""
     return Bar() if _in_terminal() else Lines()
 
 
@@ -248,7 +248,7 @@ def _in_terminal() -> bool:
 
 @contextmanager
 def downloading() -> Iterator[Downloaded]:
-    """Show downloads: a bar for each file in a terminal, else a line for each."""
+    """Show downloads: one bar per file in a terminal, otherwise one line per file."""
     if not _in_terminal():
         yield _a_line_each()
         return
@@ -274,6 +274,6 @@ def _a_line_each() -> Downloaded:
         if file not in seen:
             seen.add(file)
             size = f" ({in_all / 1e6:.1f} MB)" if in_all else ""
-            print(f"fetching {file}{size}", file=sys.stderr, flush=True)
+            print(f"downloading {file}{size}", file=sys.stderr, flush=True)
 
     return told

@@ -1,4 +1,4 @@
-"""What lies in folders of results: the rows of all runs, and what is known about each run and its scenario."""
+"""Folders of results: the rows of all runs, and what is known about each run and its scenario."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from golfsim.sim.log import ABOUT, SCENARIO
 if TYPE_CHECKING:
     import pandas as pd
 
-RESULTS = "results"  # the column that tells folders apart
-DATA = ("data.set", "data.file")  # keys that say what is learned from
+RESULTS = "results"  # the column that distinguishes folders
+DATA = ("data.set", "data.file")  # keys that state the training data
 NOT_POINT = ("path", "run", "seed")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run that is whole: its log, and what tells its point of a sweep from the others."""
+    """One complete run: its log, and the values that distinguish its point of a sweep."""
 
     piece: Piece
 
     @property
     def point(self) -> dict[str, Any]:
-        """What tells its point from the others."""
+        """The values that distinguish its point from the others."""
         return {key: value for key, value in self.piece.values.items() if key not in NOT_POINT}
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What `run.json` says; nothing where there is none."""
+        """The content of `run.json`; empty if there is none."""
         with suppress(OSError, ValueError):
             found = json.loads((self.piece.file.parent / ABOUT).read_text(encoding="utf-8"))
             return found if isinstance(found, dict) else {}
@@ -44,7 +44,7 @@ class Run:
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """The keys of its scenario by path, every default spelt out; those of a layer begin with its name."""
+        """The keys of its scenario by path, with all defaults explicit; keys of a layer begin with its name."""
         with suppress(OSError, ValueError):
             return _keys((self.piece.file.parent / SCENARIO).read_text(encoding="utf-8"))
         return {}
@@ -52,7 +52,7 @@ class Run:
 
 @cache
 def _keys(text: str) -> dict[str, Any]:
-    """The keys of a scenario in TOML by path. Cached: the runs of a point share it."""
+    """Return the keys of a scenario in TOML by path. Cached, since the runs of a point share it."""
     try:
         return dict(flat(tomllib.loads(text)))
     except tomllib.TOMLDecodeError:
@@ -60,7 +60,7 @@ def _keys(text: str) -> dict[str, Any]:
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """All keys of nested tables by path; a list of tables that have names counts as a table of these names."""
+    """Yield all keys of nested tables by path; a list of tables with names counts as a table of these names."""
     for key, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(v, dict) and "name" in v for v in value):
             for table in value:
@@ -80,21 +80,21 @@ class Results:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The rows of all runs, as `golfsim.load` gives them; with several folders also `results`, the folder."""
+        """The rows of all runs, as in `golfsim.load`; with several folders also `results`, the folder."""
         return frame_of([run.piece for run in self.runs])
 
     def further(self, name: str) -> pd.DataFrame | None:
-        """The rows of a table beside the logs, `nodes` or `links`; None where no run has it."""
+        """Return the rows of a table next to the logs (`nodes` or `links`), or None if no run has it."""
         return further(name, [run.piece for run in self.runs])
 
     @property
     def points(self) -> list[Run]:
-        """One run of each point."""
+        """One run per point."""
         return list({json.dumps(run.point, default=str): run for run in reversed(self.runs)}.values())[::-1]
 
 
 def find(paths: Sequence[str | Path]) -> Results:
-    """The runs that the scenarios of some folders ask for, as far as they are whole."""
+    """Return the complete runs of the scenarios of some folders."""
     found = {label: pieces_of(path) for label, path in labels(paths).items()}
     runs = [
         Run(replace(piece, values=piece.values | ({RESULTS: label} if len(found) > 1 else {})))
@@ -105,18 +105,18 @@ def find(paths: Sequence[str | Path]) -> Results:
 
 
 def labels(paths: Sequence[str | Path]) -> dict[str, Path]:
-    """Folders by a short name: their own, or the whole path where two have the same."""
+    """Return folders by a short name: their own, or the complete path if two have the same name."""
     folders = [Path(path) for path in paths]
     if len({folder.resolve() for folder in folders}) < len(folders):
-        raise UserError("a folder is named twice", hint="name different folders of results")
+        raise UserError("a folder is given twice", hint="give different folders of results")
     names = [folder.resolve().name for folder in folders]
     return {str(f) if names.count(name) > 1 else name: f for f, name in zip(folders, names, strict=True)}
 
 
 def _completed(runs: list[Run]) -> Iterable[Run]:
-    """Folders may vary different keys: a key that one varies and another holds fast has its value in both.
+    """Add to each run the keys that other folders vary, since folders may vary different keys.
 
-    What is learned from is told for all, lest runs on different data are taken for the same.
+    The training data are stated for all runs, so that runs on different data are not taken for the same.
     """
     varied = dict.fromkeys(key for run in runs for key in (*DATA, *run.point))
     for run in runs:

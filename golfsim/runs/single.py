@@ -1,4 +1,4 @@
-"""Runs of a scenario, from the checked scenario to the written log."""
+"""A single run, from the checked scenario to the written log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TRACE = "error.txt"
 
 @dataclass(frozen=True)
 class Task:
-    """One run to be made: a point of a sweep, a seed, and where the results go."""
+    """One run to execute: a point of a sweep, a seed, and the folder of its results."""
 
     point: Point
     run: int
@@ -43,37 +43,37 @@ class Task:
     folder: Path
     threads: int = 1
     checkpoint_every: float = SECONDS_BETWEEN_CHECKPOINTS
-    paranoid: bool = False  # check all that must hold after each cycle
+    paranoid: bool = False  # check invariants after each cycle
 
     def packed(self) -> dict[str, Any]:
-        """All of it in what JSON knows, for another process."""
+        """Return the task in types that JSON supports, for another process."""
         return vars(self) | {"point": self.point.packed, "folder": str(self.folder)}
 
     @classmethod
     def unpacked(cls, parts: dict[str, Any]) -> Task:
-        """What `packed` gave."""
+        """Return the task that `packed` was called on."""
         return cls(**parts | {"point": Point.unpacked(parts["point"]), "folder": Path(parts["folder"])})
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: finished, stopped (by its condition), interrupted or failed."""
+    """How a run ended: finished, stopped (by its stop rule), interrupted or failed."""
 
     status: str
     cycle: int = 0
     seconds: float = 0.0
     error: str = ""
-    measured: str = ""  # the error measured last, in words
+    measured: str = ""  # the last measured error as text
 
     @property
     def whole(self) -> bool:
-        """Whether the run need not run again."""
+        """Whether the run is complete."""
         return self.status in WHOLE
 
 
 @dataclass(frozen=True)
 class Reporting:
-    """Whom a run tells about its cycles, and about other things."""
+    """The functions to which a run reports its cycles and its messages."""
 
     cycle: Callable[[int, str], None] = lambda cycle, error: None
     note: Callable[[str], None] = lambda text: None
@@ -82,9 +82,10 @@ class Reporting:
 def run(
     scenario: Scenario, out: str | Path | None = None, *, threads: int | None = None, workers: int = 1
 ) -> pd.DataFrame:
-    """Run all runs of a scenario and return their log; with `out`, also keep it there, and take from it what is there.
+    """Execute all runs of a scenario and return their log as a DataFrame.
 
-    `workers` processes share the runs; they change no number.
+    With `out`, results are stored in that folder, and complete runs in it are not repeated. `workers` is the number of
+    processes that share the runs; it changes no result.
     """
     from golfsim.runs import batch
 
@@ -101,7 +102,7 @@ def run(
 
 
 def perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
-    """Make one run, from its last checkpoint if it has one, and write its log."""
+    """Execute one run, from its last checkpoint if it has one, and write its log."""
     with when_compiling(lambda: told.note(COMPILING)):
         return _perform(task, told, interrupt)
 
@@ -138,16 +139,16 @@ def _perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
 
 
 def _check_content(task: Task) -> None:
-    """Refuse to make a run of other sources, data or files than it was planned with, which has another hash."""
+    """Refuse a run whose sources, data or files differ from those it was planned with: its hash would differ."""
     if hash_of(task.point.scenario, task.run) != task.hash:
         raise UserError(
-            "golfsim, the data or a file that the scenario names is not the one that the run was planned with",
+            "golfsim, the data or a file that the scenario names differs from the one that the run was planned with",
             hint="run again; workers of a cluster need the same golfsim and the same files",
         )
 
 
 def attempt(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
-    """Make one run of many: whatever goes wrong with it is told in its outcome and stops nobody else."""
+    """Execute one run of many: a failure is reported in its outcome and does not stop other runs."""
     begun = time.perf_counter()
     try:
         return perform(task, told, interrupt)
@@ -165,7 +166,7 @@ def _keep_trace(folder: Path) -> None:
 
 
 def explained(error: BaseException) -> str:
-    """What to say of an exception that ended a run."""
+    """Return the message about an exception that ended a run."""
     if isinstance(error, UserError):
         return str(error)
     place = in_users_code(error)
@@ -173,7 +174,7 @@ def explained(error: BaseException) -> str:
 
 
 def in_users_code(error: BaseException) -> str | None:
-    """Where in a protocol file of the user's an exception arose; None if it did not."""
+    """Return the place in a user's protocol file where an exception was raised; None if it was raised elsewhere."""
     place = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if str(frame.f_globals.get("__name__")).startswith(USERS):
@@ -181,8 +182,13 @@ def in_users_code(error: BaseException) -> str | None:
     return place
 
 
+def code_note(path: Path) -> str:
+    """Return the note that a scenario runs a file of the user's own code."""
+    return f"this scenario runs code from {path}"
+
+
 def prepare(out: Path) -> None:
-    """Make the folder for results, and find out before a long run whether it can be written."""
+    """Create the folder of results, and check before a long run that it is writable."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -192,25 +198,25 @@ def prepare(out: Path) -> None:
 
 
 def cannot_write(folder: Path, error: Exception) -> UserError:
-    """What to say when results cannot be kept."""
+    """Return the error about results that cannot be written."""
     why = getattr(error, "strerror", None) or error
     return UserError(f"cannot write to {folder}: {why}", hint="choose another place with --out")
 
 
 @contextmanager
 def telling(scenario: Scenario) -> Iterator[None]:
-    """Add file and line to a mistake that shows only when the scenario runs."""
+    """Add file and line to a mistake that appears only when the scenario runs."""
     try:
         yield
     except UserError as error:
         raise scenario.located(error) from None
     except MemoryError as error:
         what = f"not enough memory: {error}"
-        raise scenario.located(UserError(what, key="nodes", hint="try fewer nodes")) from None
+        raise scenario.located(UserError(what, key="nodes", hint="simulate fewer nodes")) from None
 
 
 def cycle_through(simulation: Simulation, task: Task, told: Reporting, interrupt: Interrupt) -> str:
-    """Run all cycles, or those up to an interruption: finished, stopped (by the condition) or interrupted."""
+    """Run all cycles, or those up to an interruption. Return “finished”, “stopped” (by the rule) or “interrupted”."""
     saved = time.monotonic()
     while not simulation.finished:
         simulation.step(settle=False)
@@ -228,7 +234,7 @@ def cycle_through(simulation: Simulation, task: Task, told: Reporting, interrupt
 
 
 def _keep(simulation: Simulation, task: Task, told: Reporting) -> None:
-    """Save the state; a run that cannot be saved goes on."""
+    """Save the state; a run that cannot be saved continues."""
     try:
         checkpoint.keep(simulation, task.folder)
     except OSError as error:
@@ -246,7 +252,7 @@ def check_metric(simulation: Simulation) -> None:
 
 
 def guarantees(simulation: Simulation) -> dict[str, str]:
-    """What each layer that uses somebody's data provably gives, and what all of them give together."""
+    """Return the guarantee of each layer that uses private data, and the guarantee of all of them together."""
     layers = {
         name: layer
         for name, layer in simulation.layers.items()
@@ -258,7 +264,7 @@ def guarantees(simulation: Simulation) -> dict[str, str]:
 
 
 def together(parts: list[Guarantee]) -> Guarantee:
-    """The guarantee of several layers that use the same private records: ε adds up, for one unit."""
+    """Return the guarantee of several layers that use the same private records: ε adds up, for one unit."""
     if any(part.epsilon is None for part in parts) or len({part.unit for part in parts}) > 1:
         return Guarantee(None)
     return Guarantee(sum(part.epsilon or 0.0 for part in parts), parts[0].unit)
@@ -269,9 +275,9 @@ def _of_layers(simulation: Simulation) -> dict[str, float]:
 
 
 def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: dict[str, float]) -> None:
-    """Write log, scenario and `run.json`; `outcome` is the run's status and what went wrong.
+    """Write log, scenario and `run.json`; `outcome` has the status of the run and its error.
 
-    What is not whole never takes the place of what is, as when a run is made once more and interrupted.
+    An incomplete run never replaces a complete one, e.g. when a run is repeated and interrupted.
     """
     scenario = simulation.scenario
     there = about_run(task.folder)

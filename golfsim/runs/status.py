@@ -1,4 +1,4 @@
-"""What there is in a folder of results: which runs are whole, under way, failed, or missing."""
+"""The state of a folder of results: which runs are complete, running, failed or missing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from golfsim.core.paths import INDEX
 from golfsim.core.words import counted
 from golfsim.runs.store import SHORT, WHOLE, Entry, Store
 
-STATES = ("whole", "interrupted", "failed", "under way", "missing")
+STATES = ("complete", "interrupted", "failed", "running", "missing")
 NAMED = 10  # points and failures that are listed
 
 
 def of(folder: Path) -> dict[str, Any]:
-    """Numbers of runs by state, in all and for each point of a sweep; and the failures."""
+    """Return the numbers of runs by state, in total and per point of a sweep, and the failures."""
     roots = [file.parent for file in sorted(folder.rglob(INDEX))]
     if not roots:
-        what = "no results of golfsim here" if folder.exists() else "there is no such folder"
-        raise UserError(f"{folder}: {what}", hint="name the folder that golfsim run printed", docs="sweeps")
+        what = "no golfsim results here" if folder.exists() else "there is no such folder"
+        raise UserError(f"{folder}: {what}", hint="give the folder that golfsim run printed", docs="sweeps")
     points: dict[str, Counter[str]] = {}
     failures, older = [], 0
     for root in roots:
@@ -44,25 +44,25 @@ def of(folder: Path) -> dict[str, Any]:
 
 def _state(entry: Entry | None, begun: bool) -> str:
     if entry is not None:
-        return "whole" if entry.status in WHOLE else entry.status
-    return "under way" if begun else "missing"
+        return "complete" if entry.status in WHOLE else entry.status
+    return "running" if begun else "missing"
 
 
 def text(folder: Path, found: dict[str, Any]) -> str:
-    """The same for people."""
+    """Return the state as text."""
     counts = {state: number for state, number in found["runs"].items() if number}
     states = ", ".join(f"{n} {state}" for state, n in counts.items())
-    states = states or "the index is damaged, golfsim run makes it again"
+    states = states or "the index is damaged; golfsim run rebuilds it"
     lines = [f"{folder}: {counted(sum(counts.values()), 'run')}: {states}"]
-    unfinished = {p: c for p, c in found["points"].items() if set(c) != {"whole"}}
+    unfinished = {p: c for p, c in found["points"].items() if set(c) != {"complete"}}
     for point, numbers in list(unfinished.items())[:NAMED] if len(found["points"]) > 1 else ():
         lines.append(f"  {point}: " + ", ".join(f"{n} {state}" for state, n in numbers.items()))
-    lines += [f"  … and {len(unfinished) - NAMED} more points"] if len(unfinished) > NAMED else []
+    lines += [f"  … and {counted(len(unfinished) - NAMED, 'more point')}"] if len(unfinished) > NAMED else []
     for failure in found["failures"][:NAMED]:
         where = f"{failure['point']}, " if failure["point"] else ""
         lines.append(f"  failed: {where}run {failure['run']}: {failure['error']}")
     if found["older"]:
-        lines.append(f"  {found['older']} runs of earlier versions of the scenario lie there too")
-    if set(counts) - {"whole"}:
-        lines.append("  golfsim run on the same scenario makes what is not whole")
+        lines.append(f"  also in this folder: {counted(found['older'], 'run')} of earlier versions of the scenario")
+    if set(counts) - {"complete"}:
+        lines.append("  golfsim run with the same scenario completes the missing runs")
     return "\n".join(lines)

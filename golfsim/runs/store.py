@@ -1,9 +1,9 @@
-"""The results folder: runs by their content, and an index that tells which of them a scenario asks for now.
+"""The results folder: runs identified by their content, and an index of the runs that each scenario needs.
 
-A run is known by a hash of all that its rows depend on: the scenario without what only names or draws it, the seed, our
-sources, the data and every file that the scenario names. So a run that is there need not run again, and a changed key
-runs only what it changes. The index is SQLite, safe with several processes; what it knows of a run also stands in the
-run's own `run.json`, so a lost or damaged index costs nothing but its own rebuilding.
+A run is identified by a hash of everything that its rows depend on: the scenario without names and plot settings, the
+seed, the sources of golfsim, the data and every file that the scenario names. So a complete run is never repeated, and
+a changed key repeats only the runs that it affects. The index is an SQLite file that several processes may use. Its
+content is also in the `run.json` of each run, so a lost or damaged index can be rebuilt.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from golfsim.scenario.model import Scenario
     from golfsim.scenario.sweep import Point
 
-WHOLE = ("finished", "stopped")  # the states of a run that need not run again
-SHORT = 8  # digits of a hash in a folder's name
+WHOLE = ("finished", "stopped")  # the states of a complete run
+SHORT = 8  # digits of a hash in the name of a folder
 TABLES = """
 create table if not exists runs (hash text primary key, folder text, status text, error text, cycles int, seconds real);
 create table if not exists plan (file text, place int, hash text, point text, run int, seed int,
@@ -40,7 +40,7 @@ COLUMNS = {"runs": "hash folder status error cycles seconds", "plan": "file plac
 
 @dataclass(frozen=True)
 class Entry:
-    """What the index knows of one run."""
+    """The entry of one run in the index."""
 
     hash: str
     folder: str  # below the results folder
@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Planned:
-    """One run that a scenario asks for."""
+    """One run of a scenario."""
 
     point: Point
     run: int
@@ -61,18 +61,18 @@ class Planned:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What tells it from the others: its point's values, its number and its seed."""
+        """The values that distinguish it from other runs: those of its point, its number and its seed."""
         return self.point.values | {"run": self.run, "seed": self.seed}
 
     @property
     def folder(self) -> str:
-        """Where its results go, below the results folder: readable, and never shared with another content."""
+        """The folder of its results, below the results folder: readable, and unique to its content."""
         number = f"{self.run:0{len(str(self.point.scenario.runs))}}"
         return str(Path(self.point.folder) / f"run-{number}-{self.hash[:SHORT]}")
 
 
 def plan(points: Iterable[Point]) -> list[Planned]:
-    """All runs of all points, each with the hash of its content."""
+    """Return all runs of all points, each with the hash of its content."""
     found = []
     for point in points:
         content = content_of(point.scenario)
@@ -82,18 +82,18 @@ def plan(points: Iterable[Point]) -> list[Planned]:
 
 
 def hash_of(scenario: Scenario, run: int) -> str:
-    """The hash of the content of one run, as it is now and here."""
+    """Return the hash of the current content of one run."""
     return _hash(content_of(scenario), scenario, run)
 
 
 def _hash(content: str, scenario: Scenario, run: int) -> str:
     folded = scenario.data is not None and scenario.data.folds
-    number = run if folded else 0  # which fold is held out depends on the number, not on the seed alone
+    number = run if folded else 0  # which fold is held out depends on the number, not only on the seed
     return _sha256(f"{content}\n{scenario.seed + run - 1}\n{number}")
 
 
 def content_of(scenario: Scenario) -> str:
-    """A hash of all that the rows of a run depend on, but its seed."""
+    """Return a hash of everything that the rows of a run depend on, except its seed."""
     from golfsim.data.loading import digest
 
     essence = scenario.essence()
@@ -104,7 +104,7 @@ def content_of(scenario: Scenario) -> str:
 
 
 def _inputs(essence: Any, folder: Path) -> dict[str, str]:
-    """The hash of each file that a scenario names: traces, graphs, and the sources of a user's own protocols."""
+    """Return the hash of each file that a scenario names: traces, graphs, and the sources of users' protocols."""
     found = {}
     for text in _texts(essence):
         file, _, _ = text.rpartition(":")
@@ -116,7 +116,7 @@ def _inputs(essence: Any, folder: Path) -> dict[str, str]:
 
 
 def _plugins(essence: Any, folder: Path) -> dict[str, str]:
-    """The hash of the sources of each protocol that another installed package offers."""
+    """Return the hash of the sources of each protocol that another installed package provides."""
     from golfsim.protocol.base import find
 
     found = {}
@@ -151,12 +151,15 @@ class Store:
         return self.folder / INDEX
 
     def entries(self) -> dict[str, Entry]:
-        """All runs the index knows, by hash."""
+        """Return all runs in the index, by hash."""
         rows = self._rows("select hash, folder, status, error, cycles, seconds from runs")
         return {row[0]: Entry(*row) for row in rows}
 
     def planned(self) -> list[tuple[str, dict[str, Any], Entry | None]]:
-        """What all scenario files that wrote here asked for last: hash; point, run and seed; the run if it is there."""
+        """Return the runs of the last version of each scenario file that wrote here.
+
+        Each has its hash, its values (point, run and seed), and its entry if it exists.
+        """
         rows = self._rows("select hash, point, run, seed from plan order by file, place")
         known = self._known({row[0] for row in rows})
         return [
@@ -165,14 +168,14 @@ class Store:
         ]
 
     def pieces(self, below: Path, unfinished: bool = False) -> list[Piece]:
-        """The logs of what was asked for last, as far as it is there."""
+        """Return the existing logs of the last version of each scenario file."""
         found = [self.piece(entry, values, below, unfinished) for _, values, entry in self.planned()]
         return [piece for piece in found if piece is not None]
 
     def piece(
         self, entry: Entry | None, values: dict[str, Any], below: Path | None = None, unfinished: bool = False
     ) -> Piece | None:
-        """The log of a run, if it is there and whole; its path is told as seen from a folder above."""
+        """Return the log of a run if it exists and is complete; its path is relative to a folder above."""
         if entry is None or not (unfinished or entry.status in WHOLE):
             return None
         file = self.folder / entry.folder / LOG
@@ -180,10 +183,10 @@ class Store:
         return Piece(file, path | values) if file.is_file() else None
 
     def _rows(self, query: str) -> list[Any]:
-        """What a query finds; nothing where there is no index that can be read."""
+        """Return the result of a query; nothing if there is no readable index."""
         if not self.index.is_file():
             return []
-        for mode in ("ro", "rw"):  # what a killed process has left half done can only be undone by writing
+        for mode in ("ro", "rw"):  # an unfinished transaction of a killed process can only be undone by writing
             place = f"{self.index.resolve().as_uri()}?mode={mode}"
             try:
                 with closing(sqlite3.connect(place, uri=True, timeout=60)) as index:
@@ -194,7 +197,7 @@ class Store:
         return []
 
     def ask_for(self, file: str, runs: list[Planned]) -> dict[str, Entry]:
-        """Note what a scenario file asks for now; returns those runs that are whole, by hash."""
+        """Record the runs of a scenario file. Return those that are complete, by hash."""
         rows = [(file, n, r.hash, json.dumps(r.point.values), r.run, r.seed) for n, r in enumerate(runs)]
         self._write(
             ("delete from plan where file = ?", [(file,)]), ("insert into plan values (?, ?, ?, ?, ?, ?)", rows)
@@ -204,11 +207,11 @@ class Store:
         return there
 
     def whole(self, runs: list[Planned]) -> dict[str, Entry]:
-        """Those of the runs that are whole and there, by hash, also where the index has not heard of them."""
+        """Return the complete runs by hash, including those that are not in the index."""
         return {hash_: entry for hash_, entry in self._known({r.hash for r in runs}).items() if entry.status in WHOLE}
 
     def _known(self, hashes: set[str]) -> dict[str, Entry]:
-        """What is known of these runs: by the index, or by their own files where it has not heard of their end."""
+        """Return the entries of these runs: from the index, or from their own files if the index lacks their end."""
         known = {hash_: entry for hash_, entry in self.entries().items() if hash_ in hashes}
         whole = {h: e for h, e in known.items() if e.status in WHOLE and (self.folder / e.folder / LOG).is_file()}
         known = {h: e for h, e in known.items() if e.status not in WHOLE} | whole
@@ -221,7 +224,7 @@ class Store:
         return known
 
     def _from_file(self, folder: Path) -> Entry | None:
-        """What `run.json` says of the run in a folder."""
+        """Return the entry of the run in a folder, from its `run.json`."""
         told = about_run(folder)
         if not {"hash", "status", "cycles"} <= told.keys():
             return None
@@ -229,7 +232,7 @@ class Store:
         return Entry(told["hash"], name, told["status"], told.get("error", ""), told["cycles"])
 
     def record(self, entries: list[Entry]) -> None:
-        """Note runs that are over; one that is whole stays so, whatever becomes of it when it is made once more."""
+        """Record runs that have ended. A complete run stays complete, even if its repetition fails."""
         rows = [tuple(asdict(self._better(entry)).values()) for entry in entries]
         if rows:
             self._write(("insert or replace into runs values (?, ?, ?, ?, ?, ?)", rows))
@@ -239,7 +242,7 @@ class Store:
         return there if there and there.hash == entry.hash and there.status in WHOLE else entry
 
     def _write(self, *statements: tuple[str, list[Any]]) -> None:
-        """All statements or none; an index that is damaged, or of another version, is put aside and begun anew."""
+        """Execute all statements or none. An index that is damaged or of another version is renamed and recreated."""
         try:
             try:
                 self._transaction(statements)
@@ -263,5 +266,5 @@ class Store:
 
 
 def about_run(folder: Path) -> dict[str, Any]:
-    """What `run.json` says of a run whose log is there; nothing where there is none."""
+    """Return the `run.json` of a run whose log exists; an empty table otherwise."""
     return about(folder) if (folder / LOG).is_file() else {}

@@ -1,9 +1,9 @@
-"""Local worker processes: each makes one run after the other and tells this process about it.
+"""Local worker processes: each executes one run after the other and reports to this process.
 
-Workers are fresh interpreters, never forks (a forked child inherits broken thread pools), and speak through their
-standard input and output, in lines of JSON: nothing that comes through a pipe is ever run. A worker whose master is
-gone ends at once; a worker that dies takes nothing with it but the cycles since its last checkpoint, and its run is
-taken up by another one.
+Workers are new interpreters, never forks (a forked child inherits broken thread pools). They communicate through their
+standard input and output, in lines of JSON; nothing that is read from a pipe is ever executed. A worker whose main
+process has ended ends at once. If a worker dies, only the cycles since the last checkpoint are lost, and another worker
+resumes its run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from golfsim.data.loading import Key
     from golfsim.runs.progress import Progress
 
-TRIES = 3  # times that a run may take its worker with it
+TRIES = 3  # a run fails when its worker has died this many times
 SECONDS_BETWEEN_REPORTS = 0.2
 ONE_EACH = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class Worker:
-    """A worker process as its master sees it."""
+    """A worker process, as seen from the main process."""
 
     def __init__(self, shared: dict[Key, Path], events: SimpleQueue[tuple[Worker, str, Any]]) -> None:
         self.task: Task | None = None
@@ -44,7 +44,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | dict.fromkeys(ONE_EACH, "1"),
-            start_new_session=True,  # Ctrl-C is for the master, which tells its workers
+            start_new_session=True,  # Ctrl-C is for the main process, which stops its workers
         )
         threading.Thread(target=self._listen, args=(events,), daemon=True).start()
         self.say("shared", [(key, str(place)) for key, place in shared.items()])
@@ -55,7 +55,7 @@ class Worker:
         events.put((self, "died", self._process.wait()))
 
     def say(self, kind: str, what: Any = None) -> None:
-        """Send a message; a worker that is gone will be noticed by its silence."""
+        """Send a message; that a worker has ended is noticed elsewhere."""
         try:
             assert self._process.stdin is not None
             _say(self._process.stdin, kind, what)
@@ -63,12 +63,12 @@ class Worker:
             pass
 
     def give(self, task: Task) -> None:
-        """Let it make a run."""
+        """Let it execute a run."""
         self.task = task
         self.say("task", task.packed())
 
     def end(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
 
@@ -76,7 +76,7 @@ class Worker:
 def execute(
     tasks: list[Task], workers: int, shared: dict[Key, Path], shown: Progress, interrupt: Interrupt
 ) -> Iterator[tuple[Task, Outcome]]:
-    """Make the runs on so many worker processes."""
+    """Execute the runs on a number of worker processes."""
     pool = _Pool(tasks, workers, shared, shown)
     try:
         yield from pool.results(interrupt)
@@ -88,7 +88,7 @@ class _Pool:
     def __init__(self, tasks: list[Task], workers: int, shared: dict[Key, Path], shown: Progress) -> None:
         self._waiting = deque(tasks)
         self._deaths: Counter[str] = Counter()
-        self._kinds: set[str] = set()  # of runs whose kernels are compiled, as far as we know
+        self._kinds: set[str] = set()  # kinds of runs whose kernels are known to be compiled
         self._compiling: Task | None = None
         self._shared, self._shown = shared, shown
         self._events: SimpleQueue[tuple[Worker, str, Any]] = SimpleQueue()
@@ -129,10 +129,10 @@ class _Pool:
             if stopping:
                 yield task, Outcome("interrupted")
             elif self._deaths[task.hash] < TRIES:
-                self._shown.note(f"the worker of run {task.run} was ended (status {what}); its run is taken up again")
+                self._shown.note(f"the worker of run {task.run} died (status {what}); another worker resumes the run")
                 self._waiting.appendleft(task)
             else:
-                error = f"its worker process ended {TRIES} times (status {what}): is there enough memory?"
+                error = f"its worker process died {TRIES} times (status {what}); there may not be enough memory"
                 yield task, Outcome("failed", error=error)
 
     def _replace(self, worker: Worker) -> None:
@@ -140,13 +140,13 @@ class _Pool:
         self._pool[self._pool.index(worker)] = Worker(self._shared, self._events)
 
     def _compiled(self, task: Task) -> None:
-        """A run of a new kind has come so far that its kernels are compiled: others may use them."""
+        """Note that the kernels of a run of a new kind are compiled, so that other runs may use them."""
         if self._compiling is task:
             self._kinds.add(task.point.kind)
             self._compiling = None
 
     def _hand_out(self) -> None:
-        """Give runs to idle workers; of kinds whose kernels may need compiling only one begins at a time."""
+        """Give runs to idle workers; only one run at a time starts whose kernels may have to be compiled."""
         for worker in self._pool:
             task = None if worker.task else self._next_task()
             if task is not None:
@@ -168,7 +168,7 @@ class _Pool:
 
 
 def next_of(events: SimpleQueue[Any]) -> Any:
-    """The next event, or None after a while: so that Ctrl-C is noticed."""
+    """Return the next event, or None after a short time, so that Ctrl-C is noticed."""
     from queue import Empty
 
     try:
@@ -177,11 +177,11 @@ def next_of(events: SimpleQueue[Any]) -> Any:
         return None
 
 
-# What both sides need
+# In both processes
 
 
 def python(module: str, function: str) -> list[str]:
-    """The command of a fresh interpreter that finds modules where this one does, and none besides."""
+    """Return the command of a new interpreter that finds modules exactly where this one does."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; {function}()"
     return [sys.executable, "-P", "-c", code]
 
@@ -192,7 +192,7 @@ def _say(stream: IO[bytes], kind: str, what: Any) -> None:
 
 
 def _messages(stream: IO[bytes] | None) -> Iterator[tuple[str, Any]]:
-    """What the other side says, until it is gone."""
+    """Yield the messages of the other process until it ends."""
     assert stream is not None
     with suppress(OSError, ValueError):
         for line in stream:
@@ -200,13 +200,13 @@ def _messages(stream: IO[bytes] | None) -> Iterator[tuple[str, Any]]:
             yield kind, what
 
 
-# The worker's side
+# In the worker
 
 
 def serve() -> None:
-    """Make the runs that the master asks for, until it is gone."""
+    """Execute the runs that the main process sends, until it ends."""
     master = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a protocol prints is not for the master
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of a protocol is not for the main process
     tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
     interrupt = Interrupt()
     threading.Thread(target=_obey, args=(tasks, interrupt), daemon=True).start()
@@ -217,7 +217,7 @@ def serve() -> None:
 def _made(packed: dict[str, Any], told: Reporting, interrupt: Interrupt) -> Outcome:
     try:
         task = Task.unpacked(packed)
-    except UserError as error:  # a file that the scenario names has changed meanwhile
+    except UserError as error:  # a file that the scenario names has changed
         return Outcome("failed", error=str(error))
     return attempt(task, told, interrupt)
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from golfsim.audit import auditing, bounds, neighbours, scores
 from golfsim.audit.network import Network
-from golfsim.cli.commands import app
+from golfsim.cli.app import app
 from golfsim.core.errors import UserError
 from golfsim.privacy.ledger import Ledger
 from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
@@ -42,10 +42,10 @@ def strategy(layer, *below, data=DATA, **tables):
     return Scenario.of(learning_tree(*below, {"name": "subject"} | layer, data=data, **tables), HERE)
 
 
-def a_pair(change, others="for it"):
+def a_pair(change, others="agree"):
     """Only this one of the pairs that are the worst by construction: no search."""
     return lambda size: [
-        pair for pair in neighbours.constructed(size.features, size.norm) if pair.name == f"{change}, others {others}"
+        pair for pair in neighbours.constructed(size.features, size.norm) if pair.name == f"{change}; others {others}"
     ]
 
 
@@ -56,8 +56,8 @@ def found(scenario, pairs=auditing.all_pairs):
     return finding
 
 
-LABEL, ACROSS = a_pair("another label"), a_pair("both against most others")
-BOTH, OPPOSITE = a_pair("another record, another label"), a_pair("the opposite record")
+LABEL, ACROSS = a_pair("different label"), a_pair("both opposed to the first axis")
+BOTH, OPPOSITE = a_pair("different features and label"), a_pair("opposite features")
 # A layer, those below it, data, the pair that is the worst for it, and the share of ε that so few runs should see at
 # least. 0: they see too little of it to say; that they see enough when it is broken is tested below.
 STRATEGIES = {
@@ -238,7 +238,7 @@ def test_a_bound_is_above_the_truth_as_seldom_as_it_says(rng):
     assert wrong <= 31
 
 
-def test_no_bound_is_above_what_so_many_runs_can_show():
+def test_no_bound_exceeds_what_this_number_of_runs_can_show():
     sure = bounds.lower_bound(np.ones(400), np.zeros(400), 0.025)
     assert sure == pytest.approx(bounds.ceiling(200, 0.025))
     assert bounds.ceiling(200, 0.025) < math.log(200)
@@ -355,18 +355,18 @@ def told(tmp_path):
     return run
 
 
-def test_the_command_tells_what_is_stated_beside_what_was_seen(told):
+def test_the_command_shows_the_stated_epsilon_and_the_lower_bound(told):
     code, output = told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA))
     assert code == 0
     assert "subject" in output
-    assert "nothing was seen to spend more than it states" in output
+    assert "no lower bound exceeds the stated ε" in output
 
 
 def test_the_command_says_what_is_broken_and_ends_with_1(told, monkeypatch):
     monkeypatch.setattr(data_perturbation.DataPerturbation, "secret", frozenset())
     code, output = told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA))
     assert code == 1
-    assert "broken: “subject” states ε = 2 and spends at least" in output
+    assert "broken: “subject” states ε = 2, but its ε is at least" in output
 
 
 def test_the_command_says_that_nothing_is_stated_and_how_much_runs_can_show(told):
@@ -381,6 +381,6 @@ def test_a_scenario_without_private_layers_has_nothing_to_audit(told):
     assert "nothing to audit" in told(tree(PEERS))[1]
 
 
-def test_a_mistake_in_a_setting_is_told_with_its_place(told):
+def test_a_mistake_in_a_setting_is_reported_with_its_place(told):
     with pytest.raises(UserError, match=r"subject\.epsilon"):
         told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA), "--set", "subject.epsilon=-1")

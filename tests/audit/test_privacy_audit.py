@@ -191,7 +191,7 @@ def test_a_label_in_the_clear_is_found_out(monkeypatch):
     assert audit_label_and_features(3, 2.0, 0.7) > 5
 
 
-def test_features_with_the_whole_epsilon_beside_the_label_are_found_out(monkeypatch):
+def test_the_full_epsilon_for_features_in_addition_to_the_label_is_found_out(monkeypatch):
     plain = data_perturbation.Laplace
     monkeypatch.setattr(
         data_perturbation, "Laplace", lambda epsilon, sensitivity: plain(epsilon=2.0, sensitivity=sensitivity)
@@ -345,7 +345,7 @@ def test_noise_for_the_large_member_does_not_cover_the_small_one(monkeypatch):
     assert audit_means("curator")[0] > 1.5
 
 
-def test_what_a_member_sends_gives_its_epsilon_to_everybody_when_nobody_is_trusted(monkeypatch):
+def test_what_a_member_sends_has_its_epsilon_against_all_when_nobody_is_trusted(monkeypatch):
     assert 0.5 * 1.5 < audit_means("none", of=2)[0] <= 1.5
     assert audit_means("none")[0] <= 1.5
     halved(monkeypatch)

@@ -17,7 +17,7 @@ import pytest
 from helpers import AVERAGING, HERE, command, learning_tree, tree
 
 import golfsim
-from golfsim.cli import commands, manual
+from golfsim.cli import manual, run_commands
 from golfsim.core.errors import UserError
 from golfsim.runs import batch, progress, single
 from golfsim.runs.interrupt import Interrupt
@@ -103,13 +103,13 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
 
 def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, learning, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(commands, "_draw", lambda plot, frame, folder: seen.append(frame["run"].nunique()))
+    monkeypatch.setattr(run_commands, "_draw", lambda plot, frame, folder: seen.append(frame["run"].nunique()))
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=10", "--set", "cycles=1")
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=2", "--set", "cycles=1")
     assert seen == [10, 2]
 
 
-def test_results_go_beside_the_user_by_default(golfsim_, averaging, tmp_path, monkeypatch):
+def test_results_go_to_the_working_folder_by_default(golfsim_, averaging, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = golfsim_("run", "average.toml")
     assert (code, out) == (0, "results in results/average\n")
@@ -123,7 +123,7 @@ def test_a_run_that_its_condition_ends_is_stopped(golfsim_, averaging, tmp_path)
     assert (code, facts["status"], facts["cycles"]) == (0, "stopped", 1)
 
 
-def test_a_condition_on_a_metric_that_is_not_there_is_told(golfsim_, averaging, tmp_path):
+def test_a_condition_on_an_unknown_metric_is_reported(golfsim_, averaging, tmp_path):
     code, _, err = golfsim_("run", averaging, "--set", "stop.when=averaging.varianc < 0", "--out", tmp_path / "r")
     assert code == 2
     assert "stop.when: “averaging” has no metric “varianc”\n    did you mean “variance”?" in err
@@ -137,13 +137,13 @@ def test_a_condition_on_a_metric_that_is_not_there_is_told(golfsim_, averaging, 
         ("nodes.number=99", "99 nodes of 2 records need 198 records; the data has 80\n    set repeat = true"),
     ],
 )
-def test_a_mistake_that_shows_only_with_the_data_is_told_with_its_place(golfsim_, learning, tmp_path, change, message):
+def test_a_mistake_that_appears_only_with_the_data_has_its_place(golfsim_, learning, tmp_path, change, message):
     code, out, err = golfsim_("run", learning, "--out", tmp_path / "r", "--set", change)
     assert (code, out) == (2, "")
     assert err.startswith(f"--set {change}: nodes.number: {message}")
 
 
-def test_a_network_too_large_for_the_memory_is_told(golfsim_, averaging, tmp_path, monkeypatch):
+def test_a_network_too_large_for_the_memory_is_reported(golfsim_, averaging, tmp_path, monkeypatch):
     def full(*_, **__):
         raise MemoryError("Unable to allocate 36 TiB")
 
@@ -153,7 +153,7 @@ def test_a_network_too_large_for_the_memory_is_told(golfsim_, averaging, tmp_pat
     assert "nodes: not enough memory: Unable to allocate 36 TiB" in err
 
 
-def test_results_that_cannot_be_written_are_told_before_the_run(golfsim_, averaging, tmp_path, monkeypatch):
+def test_results_that_cannot_be_written_are_reported_before_the_run(golfsim_, averaging, tmp_path, monkeypatch):
     monkeypatch.setattr(single, "Simulation", None)
     (tmp_path / "file").write_text("in the way")
     for out in (tmp_path / "file", tmp_path / "file" / "below", "/proc/nowhere"):
@@ -175,7 +175,7 @@ class Faulty(Protocol):
 """
 
 
-def test_a_fault_of_a_users_protocol_is_told_with_its_line_and_the_log_is_kept(golfsim_, tmp_path):
+def test_a_fault_of_a_users_protocol_is_reported_with_its_line_and_the_log_is_kept(golfsim_, tmp_path):
     (tmp_path / "faulty.py").write_text(FAULTY)
     file = written(tmp_path / "s.toml", tree({"name": "mine", "use": "faulty.py:Faulty"}, nodes=3))
     code, _, err = golfsim_("run", file, "--out", tmp_path / "r")
@@ -214,7 +214,7 @@ def test_a_file_of_the_users_comes_before_a_shipped_one(golfsim_, averaging, mon
     assert Scenario.load("quickstart").name == "a test"
 
 
-def test_a_name_that_is_neither_a_file_nor_shipped_is_told(golfsim_, averaging, monkeypatch):
+def test_a_name_that_is_neither_a_file_nor_shipped_is_reported(golfsim_, averaging, monkeypatch):
     monkeypatch.chdir(averaging.parent)
     for name, close in (("quikstart", "quickstart"), ("average", "average.toml")):
         code, _, err = golfsim_("run", name)
@@ -222,7 +222,7 @@ def test_a_name_that_is_neither_a_file_nor_shipped_is_told(golfsim_, averaging, 
         assert err.startswith(f"{name}: No such file or directory\n    did you mean “{close}”?")
 
 
-def test_check_tells_programs_what_is_wrong(golfsim_, learning, tmp_path):
+def test_check_reports_problems_as_json(golfsim_, learning, tmp_path):
     bad = written(tmp_path / "bad.toml", tomllib.loads(learning.read_text()) | {"cycels": 3, "seed": -1})
     code, out, err = golfsim_("check", "half_dies", bad, "--json")
     fine, wrong = json.loads(out)
@@ -259,7 +259,7 @@ def test_a_dry_run_is_for_programs_too(golfsim_, averaging, tmp_path):
     assert found["points"] == [{"values": {}, "seeds": [1, 2], "there": 0}]
     assert found["cost"]["seconds"] > 0
     code, _, err = golfsim_(*words)
-    assert (code, err.splitlines()[0]) == (2, "golfsim: --json belongs to --dry-run")
+    assert (code, err.splitlines()[0]) == (2, "golfsim: --json requires --dry-run")
 
 
 def test_the_manual_is_at_hand(golfsim_):
@@ -307,7 +307,7 @@ def test_no_page_is_named_that_is_not_there():
     assert manual.more("no such page") == manual.more(None) == ""
 
 
-def test_new_tells_what_was_written_and_what_comes_next(golfsim_, tmp_path):
+def test_new_shows_the_written_files_and_the_next_step(golfsim_, tmp_path):
     code, out, _ = golfsim_("new", "protocol", "push_sum", "--into", tmp_path / "mine")
     assert code == 0
     assert sorted(file.name for file in (tmp_path / "mine").iterdir()) == [
@@ -319,10 +319,10 @@ def test_new_tells_what_was_written_and_what_comes_next(golfsim_, tmp_path):
     assert following.startswith(f"next: golfsim run {tmp_path}/mine/push_sum.toml")
     assert golfsim_("new", "scenario", "study", "--into", tmp_path / "mine")[0] == 0
     code, _, err = golfsim_("new", "protocol", "push_sum", "--into", tmp_path / "mine")
-    assert (code, "there already" in err) == (2, True)
+    assert (code, "already exists" in err) == (2, True)
 
 
-def test_check_tells_each_file_and_fails_if_one_does(golfsim_, learning, tmp_path):
+def test_check_reports_each_file_and_fails_if_one_is_wrong(golfsim_, learning, tmp_path):
     bad = written(tmp_path / "bad.toml", tomllib.loads(learning.read_text()) | {"cycels": 3})
     code, out, err = golfsim_("check", learning, bad, tmp_path / "none.toml", tmp_path)
     assert (code, out) == (2, f"{learning}: fine\n")
@@ -353,7 +353,7 @@ def test_lists_fit_the_terminal(golfsim_, monkeypatch, topic, columns):
     assert max(map(len, out.splitlines())) <= columns
 
 
-def test_a_list_tells_type_default_and_meaning(golfsim_, monkeypatch):
+def test_a_list_shows_type_default_and_meaning(golfsim_, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     _, out, _ = golfsim_("list", "protocols", "newscast")
     assert "view      integer from 1 to 1000, required     how many descriptors a node keeps" in out
@@ -361,7 +361,7 @@ def test_a_list_tells_type_default_and_meaning(golfsim_, monkeypatch):
     assert "golf" not in out
 
 
-def test_list_alone_tells_what_can_be_listed(golfsim_):
+def test_list_without_arguments_shows_the_topics(golfsim_):
     code, out, _ = golfsim_("list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()][:3] == ["protocols", "datasets", "learners"]
@@ -370,14 +370,14 @@ def test_list_alone_tells_what_can_be_listed(golfsim_):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["list", "protocol"], "there is no list of “protocol”\n    did you mean “protocols”?"),
+        (["list", "protocol"], "unknown topic “protocol”\n    did you mean “protocols”?"),
         (["list", "metrics", "eror"], "“eror” is not among the metrics\n    did you mean “error”?"),
         (["list", "protocols", "newcast"], "“newcast” is not among the protocols\n    did you mean “newscast”?"),
         (["data", "fetch", "mnst"], "there is no data set “mnst”\n    did you mean “mnist”?"),
         (["data", "fetch", "spambase"], "“spambase” is bundled: nothing to fetch"),
     ],
 )
-def test_a_wrong_name_is_told_with_the_nearest_one(golfsim_, words, message):
+def test_a_wrong_name_is_reported_with_the_nearest_one(golfsim_, words, message):
     code, _, err = golfsim_(*words)
     assert code == 2
     assert message in err
@@ -431,7 +431,7 @@ def begun(file, out):
     return ended
 
 
-def test_ctrl_c_leaves_a_whole_log_up_to_that_cycle(averaging, tmp_path):
+def test_ctrl_c_leaves_a_valid_log_up_to_that_cycle(averaging, tmp_path):
     ended = begun(averaging, tmp_path / "r")
     ended.send_signal(signal.SIGINT)
     _, err = ended.communicate(timeout=60)
@@ -443,7 +443,7 @@ def test_ctrl_c_leaves_a_whole_log_up_to_that_cycle(averaging, tmp_path):
     cycles = facts["cycles"]
     assert 1 <= cycles < 2_000_000
     straight = golfsim.run(Scenario.load(averaging, {"cycles": cycles}))
-    with pytest.raises(UserError, match="no run is whole yet"):
+    with pytest.raises(UserError, match="no run is complete yet"):
         load(tmp_path / "r")
     so_far = load(tmp_path / "r", unfinished=True)
     pd.testing.assert_frame_equal(so_far, straight.assign(path=so_far["path"]), check_categorical=False)
@@ -538,21 +538,21 @@ def test_the_error_shown_is_that_of_the_first_learning_layer():
     assert progress.last_error(SimpleNamespace(latest={})) == ""
 
 
-def test_downloads_are_told_a_line_a_file_when_there_is_no_terminal(capsys):
+def test_without_a_terminal_downloads_are_shown_in_one_line_per_file(capsys):
     with progress.downloading() as told:
         for so_far in (0, 10, 20):
             told("a.gz", so_far, 2_500_000)
         told("b.gz", 0, None)
-    assert capsys.readouterr().err == "fetching a.gz (2.5 MB)\nfetching b.gz\n"
+    assert capsys.readouterr().err == "downloading a.gz (2.5 MB)\ndownloading b.gz\n"
 
 
-def test_a_users_error_tells_key_and_hint():
+def test_a_users_error_shows_key_and_hint():
     assert str(UserError("bad", key="a.b", hint="do this")) == "a.b: bad\n    do this"
     assert str(UserError("bad")) == "bad"
 
 
-def test_a_benchmark_that_is_not_there_is_told(golfsim_):
+def test_an_unknown_benchmark_is_reported(golfsim_):
     code, _, err = golfsim_("bench", "protokols")
     assert (code, err.splitlines()[:2]) == (
-        2, ["golfsim: there is no section “protokols”", "    did you mean “protocols”?"],
+        2, ["golfsim: unknown section “protokols”", "    did you mean “protocols”?"],
     )  # fmt: skip

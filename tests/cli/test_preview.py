@@ -49,11 +49,11 @@ def test_text_says_the_figures():
     table = learning_tree(PEERS, GOLF, nodes={"number": 20, "records": 4}, cycles=5)
     lines = preview.text(described(table)).splitlines()
     assert lines[0] == "20 nodes"
-    assert lines[1] == "80 training records; a node has 4"
+    assert lines[1] == "80 training records; records per node: 4"
     assert len(lines) == 8
     total = sum(int(line.split(")")[1].split()[0]) for line in lines[3:5])
     assert total == 80
-    assert lines[-2] == "online: 20 nodes over 5 cycles; at first 20"
+    assert lines[-2] == "nodes online: 20 over 5 cycles; 20 in the first cycle"
     assert lines[-1] == "nodes that come online: 0.00 per cycle after the first"
 
 
@@ -61,11 +61,11 @@ def test_text_gives_quantiles_and_shares():
     counts = np.array([[1, 0], [2, 2], [0, 5], [0, 0]])
     found = preview.Description(4, ("no", "yes"), counts, np.array([4, 2, 3]), np.array([4, 0, 1]))
     text = preview.text(found)
-    assert "10 training records; a node has 0 … 5 (quartiles 0.75, 2.5, 4.25)" in text
+    assert "10 training records; records per node: 0 … 5 (quartiles 0.75, 2.5, 4.25)" in text
     assert "no                      3                   2  0.00 … 1.00 (quartiles 0.25, 0.50, 0.75)" in text
     assert "yes                     7                   2  0.00 … 1.00 (quartiles 0.25, 0.50, 0.75)" in text
-    assert "1.00 classes a node on average" in text
-    assert "online: 2 … 4 (quartiles 2.5, 3, 3.5) nodes over 3 cycles; at first 4" in text
+    assert "classes per node: 1.00 on average" in text
+    assert "nodes online: 2 … 4 (quartiles 2.5, 3, 3.5) over 3 cycles; 4 in the first cycle" in text
     assert "nodes that come online: 0.50 per cycle after the first" in text
 
 
@@ -74,7 +74,7 @@ def test_a_network_without_data_is_described_by_who_is_online():
     assert found.counts.shape == (15, 0)
     assert preview.text(found).splitlines() == [
         "15 nodes",
-        "online: 10 … 15 (quartiles 10, 12.5, 15) nodes over 4 cycles; at first 15",
+        "nodes online: 10 … 15 (quartiles 10, 12.5, 15) over 4 cycles; 15 in the first cycle",
         "nodes that come online: 0.00 per cycle after the first",
     ]
 

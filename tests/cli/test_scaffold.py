@@ -50,7 +50,7 @@ def test_what_is_written_is_in_the_house_style(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", scaffold.KINDS)
-def test_editors_find_the_schema_beside_the_scenario(kind, tmp_path):
+def test_editors_find_the_schema_next_to_the_scenario(kind, tmp_path):
     scaffold.new(kind, "study", tmp_path)
     first, second = (tmp_path / "study.toml").read_text().splitlines()[:2]
     assert first == "#:schema scenario.schema.json"
@@ -69,7 +69,7 @@ def test_a_schema_that_is_there_is_left_alone(tmp_path):
 @pytest.mark.parametrize("there", ["study.py", "study.toml", "test_study.py"])
 def test_nothing_is_overwritten(there, tmp_path):
     (tmp_path / there).write_text("mine")
-    with pytest.raises(UserError, match=f"there already: .*{there}"):
+    with pytest.raises(UserError, match=f"already exists: .*{there}"):
         scaffold.new("protocol", "study", tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
@@ -84,11 +84,11 @@ def test_nothing_is_overwritten(there, tmp_path):
         ("../out", "cannot be the name of a Python file"),
         ("", "cannot be the name of a Python file"),
         ("class", "cannot be the name of a Python file"),
-        ("test_it", "would be taken for a test"),
+        ("test_it", "pytest would take “test_it” for a test"),
         ("random", "is the name of an installed module"),
         ("golfsim", "is the name of an installed module"),
-        ("churn", "has a meaning in scenario files"),
-        ("peers", "has a meaning in scenario files"),
+        ("churn", "is a reserved word in scenario files"),
+        ("peers", "is a reserved word in scenario files"),
     ],
 )
 def test_a_name_that_would_not_work_is_refused(name, why, tmp_path):

@@ -69,7 +69,7 @@ def test_wilcoxon_is_exact_with_ties_and_zeros(d):
     assert wilcoxon(np.array(d)) == pytest.approx(by_flipping(d))
 
 
-def test_differences_that_only_rounding_tells_apart_are_ties():
+def test_differences_that_differ_only_by_rounding_are_ties():
     rounded = np.array([0.1 + 0.2 - 0.3, 0.3 - 0.1, 0.2, 0.4 - 0.2, -0.1])
     assert wilcoxon(rounded) == pytest.approx(by_flipping([0, 0.2, 0.2, 0.2, -0.1]))
 
@@ -157,7 +157,7 @@ def test_the_better_strategy_wins_and_by_how_much(rng):
     assert "(Holm), statistically significant" in verdict.sentence(found)
 
 
-def test_pairing_finds_a_difference_that_is_small_beside_the_spread_of_seeds(rng):
+def test_pairing_finds_a_difference_that_is_smaller_than_the_spread_over_seeds(rng):
     base = noisy(0.5, 0.2, rng)
     found = comparing.compare(log(runs(base, case="a"), runs(lambda s: base(s) + 0.01, case="b")))
     assert found.strategies[0] == "b"
@@ -171,7 +171,7 @@ def test_lower_is_better_for_errors_and_the_other_way_round():
     assert comparing.compare(log(*rows), metric="error").strategies == ("few", "many")
     assert comparing.compare(log(*rows), metric="error", better="higher").strategies == ("many", "few")
     assert [direction(m) for m in ("voted_error.mean", "bytes.sent", "auc.mean")] == ["lower", "lower", "higher"]
-    with pytest.raises(UserError, match="not known") as caught:
+    with pytest.raises(UserError, match="it is unknown whether") as caught:
         direction("walkers")
     assert "--better" in caught.value.hint
 
@@ -186,7 +186,7 @@ def test_equal_strategies_are_said_to_be_equal():
     found = comparing.compare(log(runs(0.8, case="a"), runs(0.8, case="b")))
     assert found.pairs[0].p_holm == 1
     assert found.pairs[0].zeros == 8
-    assert "share the first place" in verdict.sentence(found)
+    assert "share the first rank" in verdict.sentence(found)
 
 
 def test_data_sets_are_blocks_and_ranks_go_over_them(rng):
@@ -230,7 +230,7 @@ def test_too_few_pairs_are_said_to_be_too_few():
     assert "cannot fall below 0.05" in " ".join(verdict.notes(found))
 
 
-def test_too_many_comparisons_for_the_runs_are_told():
+def test_too_many_comparisons_for_the_runs_are_reported():
     parts = [
         runs(lambda s, v=v: v + s / 1000 * v, range(1, 8), case=case, **{"data.set": data})
         for case, v in {"a": 0.9, "b": 0.8, "c": 0.7}.items()
@@ -243,9 +243,9 @@ def test_seeds_that_have_no_counterpart_are_named_and_left_out():
     found = comparing.compare(log(runs(0.9, range(1, 10), case="a"), runs(lambda s: s / 20, range(3, 13), case="b")))
     assert found.pairs[0].pairs == 7
     assert found.pairs[0].difference == pytest.approx(0.9 - np.mean(range(3, 10)) / 20)
-    assert "“a” lacks seed 10, 11, 12" in found.missing
-    assert "“b” lacks seed 1, 2" in found.missing
-    assert "Left out: “b” lacks seed 1, 2." in verdict.notes(found)
+    assert "“a” lacks seeds 10, 11, 12" in found.missing
+    assert "“b” lacks seeds 1, 2" in found.missing
+    assert "Left out: “b” lacks seeds 1, 2." in verdict.notes(found)
 
 
 def test_a_block_that_one_strategy_lacks_is_named():
@@ -300,13 +300,13 @@ def test_keys_that_vary_together_count_once():
     assert found.block_keys == ("data.set",)
 
 
-def test_which_key_tells_strategies_apart_must_be_said_where_several_do():
+def test_the_key_of_strategies_must_be_stated_if_several_keys_vary():
     parts = [runs(0.9, view=view, epsilon=epsilon) for view in (1, 2) for epsilon in (0.5, math.inf)]
     with pytest.raises(UserError, match="several keys vary") as caught:
         comparing.compare(log(*parts))
-    assert caught.value.hint == "--by view or --by epsilon"
+    assert caught.value.hint == "choose one: --by view or --by epsilon"
     assert comparing.compare(log(*parts), by="view").blocks == ("epsilon = 0.5", "epsilon = ∞")
-    with pytest.raises(UserError, match="nothing varies by “vew”") as caught:
+    with pytest.raises(UserError, match="the results have no key “vew”") as caught:
         comparing.compare(log(*parts), by="vew")
     assert caught.value.hint == "did you mean “view”?"
 
@@ -319,7 +319,7 @@ def test_one_strategy_alone_is_not_compared():
     assert caught.value.hint == "did you mean “accuracy”?"
 
 
-def test_a_median_run_that_never_gets_there_is_told_as_never():
+def test_a_median_run_that_never_reaches_the_target_is_reported_as_never():
     found = comparing.compare(
         log(runs(lambda s: 0.95 if s < 4 else 0.5, case="a"), runs(lambda s: 0.95 if s < 7 else 0.5, case="b")),
         target=0.9,

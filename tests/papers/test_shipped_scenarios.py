@@ -9,7 +9,7 @@ from helpers import HERE, needs_jit
 from typer.testing import CliRunner
 
 from golfsim.cli import scaffold
-from golfsim.cli.commands import app
+from golfsim.cli.app import app
 from golfsim.data.cards import card_of
 from golfsim.data.fetch import complete
 from golfsim.scenario.model import Scenario

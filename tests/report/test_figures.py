@@ -102,7 +102,7 @@ def test_another_metric_can_be_drawn_and_without_quantiles():
     np.testing.assert_allclose(ax.lines[0].get_ydata(), expected(1, 0.5))
 
 
-def test_a_metric_that_no_layer_has_is_told():
+def test_a_metric_that_no_layer_has_is_reported():
     with pytest.raises(UserError, match="no layer has the metric “eror”") as caught:
         figures.convergence(frame("learning"), "eror")
     assert caught.value.hint == "did you mean “error”?"
@@ -172,7 +172,7 @@ def test_two_runs_have_no_interval():
     assert len(figures.convergence(frame("learning", runs=2)).collections) == 1
 
 
-def test_a_run_that_stopped_early_is_told_of():
+def test_a_run_that_stopped_early_is_reported():
     rows = frame("learning", runs=3)
     rows = rows[(rows["run"] < 3) | (rows["cycle"] < 100)]
     ax = figures.convergence(rows)
@@ -200,13 +200,13 @@ def test_small_multiples_have_a_panel_for_each_value_and_the_same_look_in_all():
     ]
 
 
-def test_a_key_that_does_not_vary_is_told():
+def test_a_key_that_does_not_vary_is_reported():
     with pytest.raises(UserError, match=r"does not vary “data\.st”") as caught:
         curves.small_multiples(swept(), "data.st")
     assert "data.set" in caught.value.hint
 
 
-def test_keys_that_vary_together_are_told_once():
+def test_keys_that_vary_together_are_reported_once():
     rows = swept("a.learner", ("x", "y"))
     rows["b.learner"] = rows["a.learner"]
     assert set(numbers.curves(rows)["curve"]) == {"x", "y"}
@@ -224,13 +224,13 @@ def counter(values, metric="messages.sent", layer="peers"):
     return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
 
 
-def test_messages_are_what_was_sent_a_cycle_since_the_last_measurement():
+def test_messages_are_those_sent_per_cycle_since_the_last_measurement():
     ax = curves.messages(counter({1: 10, 2: 30, 10: 110}))
     assert list(ax.lines[0].get_ydata()) == [10, 20, 10]
-    assert ax.get_ylabel() == "messages a cycle"
+    assert ax.get_ylabel() == "messages per cycle"
     with pytest.raises(UserError, match="no layer sends messages"):
         curves.messages(counter({1: 0, 2: 0}))
-    with pytest.raises(UserError, match="not in “letters”"):
+    with pytest.raises(UserError, match="got “letters”"):
         curves.messages(counter({1: 1}), unit="letters")
 
 
@@ -248,7 +248,7 @@ def test_spent_and_online_are_drawn_as_they_are():
     assert list(curves.online(counter({1: 7, 2: 5}, "online", "world")).lines[0].get_ydata()) == [7, 5]
 
 
-def test_an_overlay_that_was_not_measured_is_told():
+def test_an_overlay_that_was_not_measured_is_reported():
     with pytest.raises(UserError, match="no overlay was measured"):
         curves.overlay(frame("learning"))
 
@@ -310,9 +310,9 @@ def test_odd_names_are_drawn_as_they_are(tmp_path, name):
     assert (shown if len(shown) <= style.LONGEST else shown[: style.LONGEST - 1] + "…") in svg.replace("\u200a", "")
 
 
-def test_a_metric_that_is_nowhere_a_number_is_told():
+def test_a_metric_without_numeric_values_is_reported():
     rows = frame("learning")
-    with pytest.raises(UserError, match="nowhere a number"):
+    with pytest.raises(UserError, match="has no numeric value"):
         figures.convergence(rows.assign(value=float("nan")))
     with pytest.raises(UserError, match="no layer has the metric"):
         figures.convergence(rows.iloc[:0])

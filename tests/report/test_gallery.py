@@ -74,8 +74,8 @@ def test_all_of_them_can_be_written_and_nothing_global_is_altered(drawings, tmp_
 
 def test_captions_are_sentences_that_say_over_how_many_nodes_and_runs(drawings):
     by_name = {drawing.name: drawing for drawing in drawings}
-    assert "over 10 nodes measured each time, one run, with 20 to 40 nodes online." in by_name["convergence"].caption
-    assert "Light bands hold 90 %" in by_name["convergence"].caption
+    assert "over 10 measured nodes, one run, with 20 to 40 nodes online." in by_name["convergence"].caption
+    assert "Light bands contain 90 %" in by_name["convergence"].caption
     assert "Dark bands" not in by_name["convergence"].caption
     assert "The error of 40 nodes" in by_name["raster-learning"].caption
     assert all(drawing.caption.endswith(".") and drawing.caption[0] != " " for drawing in drawings)
@@ -160,4 +160,4 @@ def test_the_largest_spent_epsilon_is_behind_the_figure_as_well():
         for cycle in (1, 2) for name, share in (("mean", 1.0), ("max", 2.0))
     ]  # fmt: skip
     (spent,) = fitting(pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"]))
-    assert set(spent.data["curve"]) == {"walk", "walk, largest"}
+    assert set(spent.data["curve"]) == {"walk", "walk, maximum"}

@@ -110,7 +110,7 @@ def test_lines_look_as_the_same_curves_do_elsewhere_whatever_else_the_log_holds(
     assert [bars.lines[0].get_color() for bars in ax.containers] == [style.look(0).colour, style.look(1).colour]
 
 
-def test_an_axis_of_shares_ends_at_one_though_an_interval_goes_on():
+def test_an_axis_of_shares_ends_at_one_even_if_an_interval_exceeds_it():
     rows = log([({"p.epsilon": e}, 0.98) for e in (1.0, 10.0)])
     rows.loc[rows["run"] == 1, "value"] = 0.2
     ax = grids.lines(rows, "p.epsilon")
@@ -218,10 +218,10 @@ def test_several_errors_side_by_side_are_called_errors():
     plot = PlotConfig(kind="lines", x="nodes.records", lines="metric", metric=("local_error", "error"))
     ax = figures.of(plot, rows)
     assert ax.get_ylabel() == "0-1 error on the test set"
-    assert ax.get_xlabel() == "records a node"
+    assert ax.get_xlabel() == "records per node"
 
 
-def test_a_key_has_as_many_columns_as_fit_beside_each_other():
+def test_a_legend_has_as_many_columns_as_fit():
     names = ["logistic", "output", "a name that is nearly as long as one column"]
     assert style.columns_for(names, 7.0) == 3
     assert style.columns_for(names, 4.2) == 2

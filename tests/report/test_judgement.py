@@ -48,7 +48,7 @@ def test_a_confusion_matrix_is_the_mean_over_runs_at_the_end():
 
 
 def test_points_of_a_sweep_are_not_mixed_in_one_matrix():
-    with pytest.raises(UserError, match="one point of a sweep"):
+    with pytest.raises(UserError, match="a single point of a sweep"):
         judgement.confusion(pd.concat([MATRIX.assign(case=case) for case in "ab"]))
     with pytest.raises(UserError, match="“other” has no confusion"):
         judgement.confusion(MATRIX, "other")
@@ -92,7 +92,7 @@ def test_a_scatter_plot_has_the_records_of_each_class_and_the_lines():
     for line, (a, b, c) in zip(ax.lines, ((1, -2, 3), (1, 0, -2)), strict=True):
         for place in (line.get_xy1(), line.get_xy2()):
             assert a * place[0] + b * place[1] + c == pytest.approx(0)
-    with pytest.raises(UserError, match="is no line"):
+    with pytest.raises(UserError, match="is not a line"):
         scatter.scatter(x, labels, {"nothing": (0, 0, 1)})
     with pytest.raises(UserError, match="two features"):
         scatter.scatter(np.zeros((3, 4)), labels)

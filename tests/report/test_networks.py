@@ -66,10 +66,10 @@ def test_degrees_from_a_log_go_through_what_was_measured():
     assert networks.degrees(frame, 1).lines[0].get_xdata()[0] == 1
 
 
-def test_a_cycle_that_was_not_measured_is_told():
+def test_a_cycle_that_was_not_measured_is_reported():
     with pytest.raises(UserError, match="cycle 7 was not measured") as caught:
         networks.drawing(links(), cycle=7)
-    assert caught.value.hint == "the nearest one that was is 2"
+    assert caught.value.hint == "the nearest measured cycle is 2"
 
 
 def test_a_raster_has_the_errors_of_the_first_run_and_shows_who_is_offline():
@@ -115,7 +115,7 @@ def test_nodes_can_be_drawn_by_online_state_or_without_a_table():
     assert on.get_array() is None
     assert (len(on.get_offsets()), len(off.get_offsets())) == (4, 1)
     assert len(networks.drawing(links()).collections[1].get_offsets()) == 5
-    with pytest.raises(UserError, match="not by “age”"):
+    with pytest.raises(UserError, match="got “age”"):
         networks.drawing(links(), colour="age")
 
 

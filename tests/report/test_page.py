@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from helpers import learning_tree
 
-from golfsim.cli import commands
+from golfsim import cli
 from golfsim.compare import comparison
 from golfsim.report import Drawing, page, sections
 from golfsim.runs import results, single
@@ -105,7 +105,7 @@ def test_each_strategy_has_its_guarantee(reader):
     assert "together not private" in said
 
 
-def test_a_guarantee_that_depends_on_a_key_is_told_for_each_of_its_values(tmp_path):
+def test_a_guarantee_that_depends_on_a_key_is_reported_for_each_of_its_values(tmp_path):
     values = {"sweep": {"published.epsilon": [1.0, 8.0], "data.train": [40, 60]}, "case": [], "runs": 1, "cycles": 2}
     single.run(Scenario.of(scenario(**values)), tmp_path)
     promises = [p for p in sections.guarantees(results.find([tmp_path]), None) if p.layer == "published"]
@@ -144,17 +144,17 @@ def test_last_values_are_means_with_intervals_over_runs(folder):
     assert row[table.header.index("runs")] == "3"
 
 
-def test_provenance_tells_versions_seeds_data_code_and_commands(reader, folder):
+def test_provenance_states_versions_seeds_data_code_and_commands(reader, folder):
     said = reader.said["provenance"]
     about = json.loads(next(folder.rglob("run.json")).read_text())
     for word in (about["versions"]["numpy"], about["data_sha256"], about["code"], "1–3", f"golfsim report {folder}"):
         assert word in said
 
 
-def test_failures_are_told_and_left_out(reader):
+def test_failures_are_reported_and_left_out(reader):
     assert "Error: " + HOSTILE in reader.said["failures"]
     assert "11 runs at 4 points" in reader.said[""]
-    assert "Not in here: 1 failed." in reader.said[""]
+    assert "Not included: 1 failed." in reader.said[""]
 
 
 def test_data_behind_figures_can_be_taken_away(reader, folder):
@@ -171,7 +171,7 @@ def test_data_behind_figures_can_be_taken_away(reader, folder):
     assert found == pytest.approx(expected)
 
 
-def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
+def test_two_folders_are_distinguished_and_compared(tmp_path, capsys, monkeypatch):
     one = {"sweep": {}, "case": [], "cycles": 10, "runs": 6}
     single.run(Scenario.of(scenario(**one)), tmp_path / "private")
     protocols = [PEERS, GOLF | {"records": "raw"}]
@@ -179,7 +179,7 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
     folders = [str(tmp_path / "private"), str(tmp_path / "open")]
     monkeypatch.setattr(sys, "argv", ["golfsim", "compare", *folders, "--json"])
     with pytest.raises(SystemExit, match="0"):
-        commands.main()
+        cli.main()
     found = json.loads(capsys.readouterr().out)
     assert found["by"] == "results"
     assert set(found["strategies"]) == {"private", "open"}
@@ -189,7 +189,7 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
         sys, "argv", ["golfsim", "report", *folders, "--out", str(out), "--title", "Both", "--target", "0.6"]
     )
     with pytest.raises(SystemExit, match="0"):
-        commands.main()
+        cli.main()
     reader = Reader(out.read_text(encoding="utf-8"))
     assert "published.epsilon" in reader.said["scenario"]
     assert found["sentence"] in reader.said["comparison"]
@@ -197,7 +197,7 @@ def test_two_folders_are_told_apart_and_compared(tmp_path, capsys, monkeypatch):
     assert "<title>Both</title>" in out.read_text(encoding="utf-8")
 
 
-def test_what_it_costs_to_get_somewhere_is_told_where_it_is_asked_for(folder, reader):
+def test_the_cost_to_reach_a_target_is_reported_on_request(folder, reader):
     assert "cost" not in reader.said
     asked = Reader(page.html(results.find([folder]), target=0.7))
     found = comparison.compare(results.find([folder]).frame, target=0.7).costs
@@ -209,7 +209,7 @@ def test_what_it_costs_to_get_somewhere_is_told_where_it_is_asked_for(folder, re
     assert f"{folder} --target 0.7" in asked.said["provenance"]
 
 
-def test_the_cost_of_one_strategy_alone_is_told_too(tmp_path):
+def test_the_cost_of_one_strategy_alone_is_reported_too(tmp_path):
     single.run(Scenario.of(scenario(sweep={}, case=[], cycles=10, runs=2)), tmp_path)
     asked = Reader(page.html(results.find([tmp_path]), target=0.6))
     assert "learning 2 of 2" in " ".join(asked.said["cost"].split())
@@ -407,7 +407,7 @@ def test_dragging_zooms_and_a_button_or_a_double_click_resets(opened):
         assert reset.is_disabled()
 
 
-def test_pointing_at_a_cycle_tells_the_values_there(opened):
+def test_pointing_at_a_cycle_shows_its_values(opened):
     tab = opened()
     box = in_view(tab)
     tab.mouse.move(box["x"] + box["width"] - 1, box["y"] + 40)

@@ -72,7 +72,7 @@ def test_a_source_that_gives_no_spread_is_taken_to_vary_as_we_do():
 def test_where_chance_may_do_nearly_anything_nothing_is_said():
     judged = judge_value(frame({1.0: 0.2}, runs=4, spread=0.08), value(0.25))
     assert judged.verdict == "cannot be compared"
-    assert judged.reason == "runs vary so much that ± 0.17 may be chance"
+    assert judged.reason == "the runs vary too much: the statistical error is ± 0.17"
     assert judge_value(frame({1.0: 0.2}, runs=4, spread=0.08), value(0.205)).verdict == "agrees"
 
 
@@ -169,12 +169,12 @@ def test_a_metric_without_a_point_is_the_mean_over_nodes():
     assert judge_value(frame({1.0: 0.2}), Value("learning", "error", 0.2)).verdict == "agrees"
 
 
-def test_what_a_log_does_not_have_is_told():
+def test_what_a_log_does_not_have_is_reported():
     with pytest.raises(UserError, match="has no “epsilo”"):
         judge_value(frame(FALLING), value(0.1, where={"epsilo": 1.0}))
-    with pytest.raises(UserError, match="nothing of “learning”"):
+    with pytest.raises(UserError, match="layer “learning” has no metric"):
         judge_value(frame(FALLING), value(0.1, where={"epsilon": 2.0}))
-    with pytest.raises(UserError, match="there is no check “fals”"):
+    with pytest.raises(UserError, match="unknown check “fals”"):
         judge_claim(frame(FALLING), claim("fals", x="epsilon"))
 
 
@@ -220,11 +220,11 @@ def test_files_are_read_and_chosen_from(tmp_path, monkeypatch):
     assert item.values[0].published == 0.1
     assert item.claims[0].text == "it falls"
     assert item.quick == ("runs=1",)
-    with pytest.raises(UserError, match="nothing is published under “X2”"):
+    with pytest.raises(UserError, match="no source or item is called “X2”"):
         chosen(["X2"])
 
 
-def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
+def test_a_page_compares_published_and_new_values_and_escapes_them():
     item = Item("X1-1", "Table <b>1</b>", "x.toml", "X1")
     rows = [judge_value(frame({1.0: 0.2}), value(n, reason="<script>")) for n in (0.2, 0.5)]
     page = reproduce.html(
@@ -233,11 +233,11 @@ def test_a_page_puts_what_was_published_beside_ours_and_escapes_it():
     assert "Table &lt;b&gt;1&lt;/b&gt;" in page
     assert "&lt;script&gt;" in page
     assert "<script" not in page
-    assert "of their values and claims 1 agree, 1 differs." in page
-    assert "A quick version" in page
+    assert "Of their values and claims, 1 agrees, 1 differs." in page
+    assert "This is the quick version" in page
 
 
-def test_a_page_tells_every_guarantee_and_where_it_holds():
+def test_a_page_states_every_guarantee_and_where_it_holds():
     told = [Promise("all", "group", f"ε = {n} per record, proven", f"group.epsilon = {n}") for n in (1, 8)]
     item = Item("X1-1", "Table 1", "x.toml", "X1")
     page = reproduce.html([reproduce.Reproduced(item, [], Path(), promises=told)], quick=False)
@@ -245,7 +245,7 @@ def test_a_page_tells_every_guarantee_and_where_it_holds():
         assert f">{promise.guarantee}</span></td><td>{promise.where}</td>" in page
 
 
-def test_the_table_of_verdicts_has_a_line_a_source_and_one_for_each_reason(tmp_path):
+def test_the_table_of_verdicts_has_one_line_per_source_and_one_per_reason(tmp_path):
     items = [Item(f"{source}-1", "Table 1", "x.toml", source) for source in ("X1", "X1", "Y2")]
     lasso, other = (judge_value(frame({1.0: 0.2}), value(0.5, reason=why)) for why in ("Lasso | L1", ""))
     right = judge_value(frame({1.0: 0.2}), value(0.2))
@@ -280,7 +280,7 @@ def test_an_item_is_run_again_and_judged(tmp_path):
     assert one.why_not == ""
 
 
-def test_what_cannot_be_run_is_told_and_stops_nothing(tmp_path):
+def test_what_cannot_be_run_is_reported_and_stops_nothing(tmp_path):
     nowhere = Item("X1-1", "Table 1", "there_is_no_such_scenario", "X1")
     (one,) = reproduce.reproduce(
         [nowhere], tmp_path, batch.Execution(), quick=True, shown=lambda name: batch.Silent(), interrupt=Interrupt()

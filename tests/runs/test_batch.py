@@ -84,7 +84,7 @@ def test_any_number_of_workers_gives_the_same_rows(make, tmp_path):
     assert len(rows(tmp_path / "1")) == make().runs
 
 
-def test_workers_run_side_by_side_and_tell_what_they_do(tmp_path):
+def test_workers_run_in_parallel_and_report_their_progress(tmp_path):
     seen = Seen()
     batch.run(scenario(cycles=300), tmp_path, batch.Execution(workers=2), seen)
     assert (seen.runs, seen.there, seen.done, seen.failed) == (4, 0, 4, 0)
@@ -193,12 +193,12 @@ def test_the_most_frequent_failures_are_named_first_and_not_all(tmp_path):
     assert lines[-1] == "and 3 more kinds of failure"
 
 
-def test_a_worker_that_dies_again_and_again_is_a_failure_of_its_run_alone(tmp_path):
+def test_a_worker_that_dies_repeatedly_fails_only_its_own_run(tmp_path):
     seen = Seen()
     made = batch.run(faulty(tmp_path, DEADLY, runs=1), tmp_path / "r", batch.Execution(workers=2), seen)
     (failure,) = made.failures
-    assert "its worker process ended 3 times (status -9)" in failure[1].error
-    assert sum("is taken up again" in note for note in seen.notes) == 2
+    assert "its worker process died 3 times (status -9)" in failure[1].error
+    assert sum("another worker resumes the run" in note for note in seen.notes) == 2
     assert load(tmp_path / "r")["mine.bad"].unique().tolist() == [False]
 
 
@@ -264,7 +264,7 @@ use = "uniform"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_after_an_interruption_nothing_new_begins_and_the_rest_goes_on_later(tmp_path, workers):
+def test_after_an_interruption_no_run_starts_and_the_rest_resumes_later(tmp_path, workers):
     interrupt = Interrupt()
 
     class Impatient(Seen):
@@ -293,13 +293,13 @@ def test_a_mistake_in_a_users_file_is_not_taken_for_results_that_cannot_be_writt
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_protocol_that_wants_to_exit_fails_and_stops_nobody_else(tmp_path, workers):
+def test_a_protocol_that_exits_fails_without_stopping_other_runs(tmp_path, workers):
     source = FAULTY.replace('raise KeyError("nothing")', "raise SystemExit(0)")
     made = batch.run(faulty(tmp_path, source), tmp_path / "r", batch.Execution(workers=workers))
     assert [outcome.error.split(": ", 1)[1] for _, outcome in made.failures] == ["in step: SystemExit: 0"] * 2
 
 
-def test_without_a_place_for_the_cache_each_worker_reads_the_data_by_itself(tmp_path, monkeypatch):
+def test_without_a_cache_each_worker_reads_the_data_separately(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "file"))
     assert loading.share([learning().data], HERE) == {}
@@ -321,7 +321,7 @@ def test_workers_find_the_modules_that_their_master_finds(tmp_path):
     assert subprocess.check_output(command, cwd=tmp_path, env=environment, text=True) == "4\n"
 
 
-def test_what_a_run_leaves_on_its_way_is_gone_once_it_is_whole(tmp_path):
+def test_temporary_files_of_a_run_are_removed_when_it_is_complete(tmp_path):
     ((task, _),) = batch.run(scenario(runs=1), tmp_path, batch.Execution()).outcomes.values()
     for file in task.folder.iterdir():
         file.unlink()
@@ -336,7 +336,7 @@ def test_nothing_to_do_needs_no_cluster(tmp_path):
     assert batch.run(scenario(), tmp_path, batch.Execution(scheduler="tcp://127.0.0.1:9")).outcomes == {}
 
 
-def test_runs_on_a_cluster_have_one_thread_unless_told(tmp_path, monkeypatch):
+def test_runs_on_a_cluster_have_one_thread_by_default(tmp_path, monkeypatch):
     monkeypatch.setattr(batch, "cores", lambda: 8)
     runs = store.plan(sweep.points(scenario(runs=2)))
 
@@ -373,24 +373,24 @@ def test_the_time_left_is_judged_by_what_is_done(monkeypatch):
     assert shown.words() == "6/12 runs  0 running  1 failed  0:00:10 left"
 
 
-def test_status_tells_what_is_there(tmp_path):
+def test_status_shows_the_state_of_all_runs(tmp_path):
     batch.run(faulty(tmp_path), tmp_path / "r", batch.Execution())
     found = status.of(tmp_path / "r")
-    assert found["runs"] == {"whole": 2, "interrupted": 0, "failed": 2, "under way": 0, "missing": 0}
+    assert found["runs"] == {"complete": 2, "interrupted": 0, "failed": 2, "running": 0, "missing": 0}
     assert found["points"]["mine.bad = True"] == {"failed": 2}
     assert [failure["run"] for failure in found["failures"]] == [1, 2]
     text = status.text(tmp_path / "r", found)
-    assert text.startswith(f"{tmp_path / 'r'}: 4 runs: 2 whole, 2 failed\n  mine.bad = True: 2 failed\n")
+    assert text.startswith(f"{tmp_path / 'r'}: 4 runs: 2 complete, 2 failed\n  mine.bad = True: 2 failed\n")
     assert "KeyError: 'nothing'" in text
     batch.run(faulty(tmp_path, bad=[False]), tmp_path / "r", batch.Execution())
     found = status.of(tmp_path / "r")
-    assert found["runs"]["whole"] == 2
+    assert found["runs"]["complete"] == 2
     assert found["older"] == 2
     assert json.loads(json.dumps(found)) == found
 
 
-def test_status_of_something_else_is_told(tmp_path):
-    with pytest.raises(UserError, match="no results of golfsim here"):
+def test_status_of_something_else_is_reported(tmp_path):
+    with pytest.raises(UserError, match="no golfsim results here"):
         status.of(tmp_path)
     with pytest.raises(UserError, match="there is no such folder"):
         status.of(tmp_path / "none")
@@ -403,10 +403,10 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
     lines = text.splitlines()
     assert lines[:3] == [
         "8 runs, of which 0 complete",
-        "  transport.loss = 0.0: seed 1 to 4",
-        "  transport.loss = 0.5: seed 1 to 4",
+        "  transport.loss = 0.0: seeds 1 to 4",
+        "  transport.loss = 0.5: seeds 1 to 4",
     ]
-    cost = r"about 0:00:\d\d with 2 workers of \d+ threads? and [\d.]+ [MG]iB of memory each, .*"
+    cost = r"about 0:00:\d\d with 2 workers \(\d+ threads? and [\d.]+ [MG]iB of memory per worker\), .*"
     assert re.fullmatch(cost, lines[3])
     assert not (tmp_path / "r").exists()
 
@@ -415,7 +415,7 @@ def test_a_dry_run_knows_what_is_there(tmp_path):
     batch.run(scenario(runs=2), tmp_path, batch.Execution())
     assert dry_run.text(dry_run.of(scenario(runs=2), tmp_path, batch.Execution())).splitlines() == [
         "2 runs, of which 2 complete",
-        "  one point: seed 1 to 2 (2 there)",
+        "  one point: seeds 1 to 2 (2 complete)",
     ]
 
 
@@ -424,15 +424,15 @@ def test_the_trial_is_that_of_the_largest_run(tmp_path):
     assert dry_run.text(dry_run.of(table, tmp_path, batch.Execution())).endswith(": nodes.number = 300")
 
 
-def test_a_trial_that_fails_is_told(tmp_path):
+def test_a_trial_that_fails_is_reported(tmp_path):
     with pytest.raises(UserError, match=r"the trial of the largest run failed: .*nothing"):
         dry_run.of(faulty(tmp_path, bad=[True]), tmp_path, batch.Execution())
 
 
-def test_too_little_memory_is_foretold(tmp_path, monkeypatch):
+def test_too_little_memory_is_predicted(tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "available", lambda: 300 * 2**20)
     text = dry_run.text(dry_run.of(scenario(), tmp_path, batch.Execution(workers=4)))
-    assert text.splitlines()[-1].startswith("only 300 MiB of memory are available: take --workers ")
+    assert text.splitlines()[-1].startswith("only 300 MiB of memory is available: use --workers ")
 
 
 def test_ours_is_the_folder_we_say(tmp_path):

@@ -95,7 +95,7 @@ def test_results_come_back_also_without_a_common_file_system(dask, tmp_path, mon
     assert rows(tmp_path / "here") == rows(tmp_path / "there")
 
 
-def test_a_failed_run_is_told_from_the_cluster_too(dask, tmp_path):
+def test_a_failed_run_is_reported_from_the_cluster_too(dask, tmp_path):
     address, _ = dask
     broken = scenario(stop={"when": "averaging.nothing > 0"}, runs=1)
     made = batch.run(broken, tmp_path, batch.Execution(scheduler=address))
@@ -147,7 +147,7 @@ class Counting(Protocol[LayerConfig]):
 """
 
 
-def test_a_protocol_beside_the_scenario_is_found_and_its_changes_are_seen(dask, tmp_path, monkeypatch):
+def test_a_protocol_next_to_the_scenario_is_found_and_its_changes_are_noticed(dask, tmp_path, monkeypatch):
     address, _ = dask
     table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3, runs=4)
     (tmp_path / "here").mkdir()
@@ -175,7 +175,7 @@ def test_a_cluster_of_our_own_on_this_machine(tmp_path):
     assert rows(tmp_path / "here") == rows(tmp_path / "there")
 
 
-def test_a_scheduler_that_does_not_answer_is_told(tmp_path, monkeypatch):
+def test_a_scheduler_that_does_not_answer_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "SECONDS_TO_CONNECT", 1)
     begun = time.monotonic()
     with pytest.raises(UserError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9") as caught:

@@ -44,7 +44,7 @@ def peak(table):
 @pytest.mark.needs_jit
 @pytest.mark.parametrize("delayed", [False, True], ids=["at once", "delayed"])
 @pytest.mark.parametrize("name", MEASURED)
-def test_what_small_networks_need_tells_what_a_large_one_needs(name, delayed, monkeypatch):
+def test_the_memory_of_small_networks_predicts_that_of_a_large_one(name, delayed, monkeypatch):
     entry = ENTRIES[name]
     transport = accepted(entry, probed=False) if delayed else {}
     if delayed and "delay" not in transport:
@@ -109,11 +109,11 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
     assert not list(tmp_path.rglob("log.parquet"))
 
 
-def test_a_dry_run_tells_that_it_does_not_fit_and_tries_nothing(little, tmp_path, monkeypatch):
+def test_a_dry_run_reports_that_a_run_does_not_fit_without_a_trial(little, tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "try_out", None)
     told = dry_run.text(dry_run.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.Execution()))
-    assert "needs about" in told
-    assert "97.7 KiB available: it would be refused" in told
+    assert "the run would be refused: it needs about" in told
+    assert "97.7 KiB available" in told
 
 
 def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_asked_for(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_ask
     monkeypatch.setattr(memory_forecast, "available", lambda: 100)
     monkeypatch.setattr(batch, "cores", lambda: 3)
     scenario = Scenario.of(tree(NEWSCAST, nodes=5, cycles=1, runs=3), HERE)
-    with pytest.raises(UserError, match="3 workers do not fit into memory, 2 do\n    --workers 2"):
+    with pytest.raises(UserError, match="3 workers do not fit into memory; at most 2 can run\n    --workers 2"):
         batch.run(scenario, tmp_path / "r", batch.Execution(workers=3))
     assert len(batch.run(scenario, tmp_path / "r", batch.Execution(workers=None)).outcomes) == 3
 

@@ -86,7 +86,7 @@ def test_the_files_that_a_scenario_names_are_part_of_the_content(tmp_path):
     assert content() != before
 
 
-def test_a_users_protocol_is_part_of_the_content_with_all_that_stands_beside_it(tmp_path):
+def test_a_users_protocol_and_all_files_next_to_it_are_part_of_the_content(tmp_path):
     source = (HERE / "user_protocols/averaging.py").read_text()
     (tmp_path / "mine.py").write_text(source)
     table = tree(PEERS, AVERAGING | {"use": "mine.py:Averaging"}, nodes=3)
@@ -184,7 +184,7 @@ def test_several_processes_may_write_at_once(tmp_path):
     assert len(Store(tmp_path).entries()) == 160
 
 
-def test_an_index_that_is_held_for_too_long_is_told(tmp_path, monkeypatch):
+def test_an_index_that_is_held_for_too_long_is_reported(tmp_path, monkeypatch):
     place = Store(tmp_path)
     place.record([Entry("a", "f", "finished")])
     real = sqlite3.connect
@@ -229,7 +229,7 @@ def own_hashes(place):
 @pytest.mark.parametrize(
     ("file", "run_changes", "code_changes"),
     [
-        ("golfsim/cli/commands.py", False, False),
+        ("golfsim/cli/app.py", False, False),
         ("golfsim/runs/status.py", False, False),
         ("golfsim/report/page.py", False, False),
         ("golfsim/scenario/model.py", True, False),
@@ -283,7 +283,7 @@ def count_of(frame):
     return set(frame.loc[frame["metric"] == "count", "value"])
 
 
-def test_a_protocol_that_is_changed_while_python_runs_is_loaded_anew(tmp_path):
+def test_a_protocol_that_is_changed_while_python_runs_is_reloaded(tmp_path):
     """Else rows of the old source would stand under the hash of the new one."""
     table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3)
     for count in (1, 22):
@@ -291,7 +291,7 @@ def test_a_protocol_that_is_changed_while_python_runs_is_loaded_anew(tmp_path):
         assert count_of(golfsim.run(Scenario.of(table, tmp_path), tmp_path / "r")) == {count}
 
 
-def test_what_a_changed_protocol_imports_is_loaded_anew_too(tmp_path):
+def test_the_imports_of_a_changed_protocol_are_reloaded_too(tmp_path):
     table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3)
     (tmp_path / "mine.py").write_text("import aside_of_mine\n" + COUNTING.format(count="aside_of_mine.COUNT"))
     for count in (1, 22):
@@ -310,7 +310,7 @@ def test_a_run_whose_files_change_before_it_begins_is_refused(tmp_path):
 
     made = batch.run(Scenario.of(table, tmp_path), tmp_path / "r", batch.Execution(), Editing())
     assert [outcome.status for _, outcome in made.outcomes.values()] == ["finished", "failed", "failed"]
-    assert "is not the one that the run was planned with" in made.complaint()
+    assert "differs from the one that the run was planned with" in made.complaint()
     assert count_of(load(tmp_path / "r")) == {1}
 
 
@@ -352,7 +352,7 @@ def test_what_a_killed_process_has_left_half_done_is_undone_for_readers_too(tmp_
     made(tmp_path)
     rows = load(tmp_path)
     half_written(tmp_path / store.INDEX)
-    assert status.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["complete"] == 4
     assert load(tmp_path).equals(rows)
 
 
@@ -368,7 +368,7 @@ def test_runs_that_the_index_has_not_heard_of_are_found(tmp_path):
     rows = load(tmp_path)
     with closing(sqlite3.connect(tmp_path / store.INDEX)) as index, index:
         index.execute("delete from runs")
-    assert status.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["complete"] == 4
     assert load(tmp_path).equals(rows)
 
 
@@ -382,7 +382,7 @@ def test_the_index_hears_of_a_run_within_seconds_also_if_no_other_one_ends(tmp_p
         assert len(Store(tmp_path).entries()) == 2
 
 
-def test_without_an_index_too_only_whole_runs_are_loaded(tmp_path):
+def test_only_complete_runs_are_loaded_even_without_an_index(tmp_path):
     made(tmp_path)
     file = next(tmp_path.glob("*loss=0.5/run-2-*/run.json"))
     file.write_text(json.dumps(json.loads(file.read_text()) | {"status": "interrupted"}))
@@ -392,7 +392,7 @@ def test_without_an_index_too_only_whole_runs_are_loaded(tmp_path):
     assert len(load(tmp_path, unfinished=True)["path"].unique()) == 4
 
 
-def test_what_is_whole_stays_so_when_it_is_made_again_and_interrupted(tmp_path):
+def test_a_complete_run_stays_complete_when_its_repetition_is_interrupted(tmp_path):
     made(tmp_path)
     rows = load(tmp_path)
     interrupt = Interrupt()
@@ -404,10 +404,10 @@ def test_what_is_whole_stays_so_when_it_is_made_again_and_interrupted(tmp_path):
     again = batch.run(scenario(), tmp_path, batch.Execution(force=True), Impatient(), interrupt)
     assert [outcome.status for _, outcome in again.outcomes.values()] == ["interrupted"]
     assert load(tmp_path).equals(rows)
-    assert status.of(tmp_path)["runs"]["whole"] == 4
+    assert status.of(tmp_path)["runs"]["complete"] == 4
 
 
-def test_the_state_of_thousands_of_missing_runs_is_told_at_once(tmp_path):
+def test_the_state_of_thousands_of_missing_runs_is_reported_at_once(tmp_path):
     Store(tmp_path).ask_for("s", plan(points(scenario(runs=3000))))
     for number in range(500):
         (tmp_path / f"p/run-{number}-00000000").mkdir(parents=True)

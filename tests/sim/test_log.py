@@ -104,9 +104,9 @@ def other_columns(folder):
     [
         (lambda folder: None, "there is no such file or folder"),
         (no_log, "no log.parquet here or below"),
-        (no_parquet, "log.parquet: not a log of golfsim"),
-        (half_a_log, "log.parquet: not a log of golfsim"),
-        (other_columns, "log.parquet: not a log of golfsim"),
+        (no_parquet, "log.parquet: not a golfsim log"),
+        (half_a_log, "log.parquet: not a golfsim log"),
+        (other_columns, "log.parquet: not a golfsim log"),
     ],
 )
 def test_what_cannot_be_loaded_is_told(tmp_path, make, message):

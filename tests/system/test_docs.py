@@ -18,7 +18,7 @@ import pytest
 import typer
 from helpers import needs_jit
 
-from golfsim.cli.commands import app
+from golfsim.cli.app import app
 from golfsim.scenario.model import Scenario
 
 ROOT = Path(__file__).parents[2]

@@ -79,7 +79,7 @@ def test_commands_refuse_code_from_elsewhere_and_tell_which_code_they_run(folder
     assert "--allow-code" in err
     code, _, err = command(capsys, monkeypatch, words[0], file, *words[1:], "--allow-code")
     assert code == 0
-    assert f"runs the code of {folders}/outside/mine.py\n" in err
+    assert f"this scenario runs code from {folders}/outside/mine.py\n" in err
     for told in folders.glob("r/*/run.json"):
         assert json.loads(told.read_text())["code_files"] == [f"{folders}/outside/mine.py"]
 

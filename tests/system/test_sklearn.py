@@ -154,7 +154,7 @@ def test_the_scenario_that_was_run_is_kept():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"strategy": "glof"}, "there is no strategy 'glof': did you mean “golf”?"),
+        ({"strategy": "glof"}, "unknown strategy 'glof': did you mean “golf”?"),
         ({"mode": "joint"}, "golf has no mode 'joint'; valid: none"),
         ({"strategy": "regularised_erm", "mode": "joint"}, "valid: objective, output"),
         ({"epsilon": -1.0}, "model.epsilon: expected at least 1e-06; got -1"),

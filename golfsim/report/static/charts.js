@@ -1,6 +1,6 @@
 "use strict";
-// Curves that can be read, switched and zoomed, in place of the pictures that stand in the page. Names come from
-// scenarios: they only ever enter the page as text.
+// Interactive charts in place of the static images of the page. Names come from scenarios, so they enter the page only
+// as text.
 (function () {
   const HEIGHT = 340;
   const NARROW = 560;
@@ -19,7 +19,7 @@
     return value === null || value === undefined ? "–" : String(Number(value.toPrecision(4)));
   }
 
-  // Marks of a log axis: powers of ten, then 1-2-5, then even steps, whichever first gives three.
+  // Marks of a log axis: powers of ten, then 1-2-5, then even steps: the first of these with at least three marks.
   function marks(low, high) {
     const powers = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) powers.push(10 ** power);
@@ -116,12 +116,12 @@
       };
     }
 
-    // No empty decades; some room around a single cycle.
+    // No empty decades; some space around a single cycle.
     span(low, high) {
       return low < high ? [low, high] : [low / 2, high * 2];
     }
 
-    // From 0 where nothing is zoomed, as in the picture; else what is visible fills the height.
+    // From 0 without zoom, as in the static image; with zoom, the visible part fills the height.
     range(low, high) {
       if (low === null || high === null) return [0, 1];
       const pad = (high - low || Math.abs(high) || 1) * 0.06;

@@ -1,0 +1,92 @@
+"""The application: all commands, in the order of `golfsim --help`.
+
+The commands import heavy modules late, so that `golfsim --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from golfsim._version import __version__
+from golfsim.cli import (
+    create_commands,
+    export_commands,
+    manual,
+    measure_commands,
+    reference_commands,
+    results_commands,
+    run_commands,
+    scenario_commands,
+)
+from golfsim.core.errors import UserError
+
+app = typer.Typer(
+    help="Simulate gossip protocols, draw convergence curves, and compare strategies for privacy.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Manage data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+new_app = typer.Typer(help="Create a protocol or a scenario of your own, with its test.", no_args_is_help=True)
+app.add_typer(new_app, name="new")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"golfsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None: ...
+
+
+for command in (
+    run_commands.run,
+    run_commands.status,
+    results_commands.compare,
+    results_commands.report,
+    results_commands.reproduce,
+    scenario_commands.check,
+    scenario_commands.describe,
+    export_commands.export_overlay,
+    export_commands.export_published,
+    reference_commands.schema,
+):
+    app.command()(command)
+app.command(name="list")(reference_commands.list_)
+app.command()(measure_commands.audit)
+app.command(name="help")(reference_commands.help_)
+app.command()(measure_commands.bench)
+data_app.command()(create_commands.fetch)
+new_app.command(name="protocol")(create_commands.new_protocol)
+new_app.command(name="scenario")(create_commands.new_scenario)
+
+
+def main() -> None:
+    """Run the console script. A mistake of the user ends in a message, never in a traceback."""
+    try:
+        app(prog_name="golfsim")
+    except UserError as error:
+        _fail(f"{'' if error.placed else 'golfsim: '}{error}{manual.more(error.docs)}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        from golfsim.runs import single
+
+        if single.in_users_code(error) is None:
+            raise
+        _fail(f"{single.explained(error)}{manual.more('protocols')}")
+
+
+def _fail(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    sys.exit(2)

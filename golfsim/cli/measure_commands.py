@@ -1,0 +1,72 @@
+"""Commands that measure: audit (privacy), bench (speed)."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from golfsim.cli.options import File, Json, Set
+from golfsim.core.errors import UserError, nearest
+
+
+def audit(
+    file: File,
+    runs: Annotated[int, typer.Option(min=100, help="Number of runs on each of two neighbouring data sets.")] = 4000,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the noise. Default: the seed of the scenario.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.999999, help="Confidence level of all lower bounds together.")
+    ] = 0.95,
+    every_point: Annotated[
+        bool,
+        typer.Option("--every-point", help="Audit all points of a sweep, including those that differ only in numbers."),
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    set_: Set = [],  # noqa: B006 - typer wants a plain default
+) -> None:
+    """Estimate an empirical lower bound on the ε of a private strategy, and compare it with the stated ε.
+
+    The private layers run many times in a network of a few nodes, on data sets that differ in one record (or node).
+    The exit status is 1 if a lower bound exceeds the stated ε.
+    """
+    from golfsim.audit import auditing
+    from golfsim.runs import single
+    from golfsim.scenario.model import Scenario
+
+    scenario = Scenario.load(file, set_)
+    with single.telling(scenario):
+        found = auditing.audit(scenario, runs=runs, seed=seed, confidence=confidence, every_point=every_point)
+    if json_:
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console(highlight=False).print(auditing.rendered(found))
+        print(auditing.summary(found))
+    if found.broken:
+        raise typer.Exit(1)
+
+
+def bench(
+    sections: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SECTION]…", help="Sections to measure. Default: all but growth and large."),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Measure the speed of golfsim on this machine, as ratios to bare loops and to a memory copy."""
+    from golfsim import bench as benchmark
+
+    for name in sections or ():
+        if name not in benchmark.SECTIONS:
+            raise UserError(f"unknown section “{name}”", hint=nearest(name, benchmark.SECTIONS))
+    rows = []
+    for row in benchmark.measure(sections or benchmark.USUAL):
+        rows.append(row)
+        if not json_:
+            print(benchmark.line(row), flush=True)
+    if json_:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))

@@ -1,0 +1,91 @@
+"""Commands about results: compare, report, reproduce."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from golfsim.cli.common import writing
+from golfsim.cli.options import By, Json, Results, Target
+from golfsim.core.errors import UserError
+
+
+def compare(
+    results: Results,
+    by: By = None,
+    metric: Annotated[str, typer.Option(help="Metric to compare, at the last observed cycle.")] = "accuracy",
+    layer: Annotated[
+        str | None, typer.Option(help="Compare this layer only. Default: all layers that have the metric.")
+    ] = None,
+    target: Target = None,
+    better: Annotated[
+        str | None,
+        typer.Option(
+            metavar="higher|lower", help="Whether higher or lower values are better. Default: known for the metric."
+        ),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Compare strategies, paired over seeds: which one is best, by how much, and whether it is significant."""
+    from golfsim.compare import comparison as comparing
+    from golfsim.compare import verdict
+    from golfsim.runs import results as found_in
+
+    if better not in (None, "higher", "lower"):
+        raise UserError(f"--better: expected “higher” or “lower”; got “{better}”")
+    found = comparing.compare(found_in.find(results).frame, by, metric, layer, target, better)  # type: ignore[arg-type]
+    if json_:
+        reported = {"sentence": verdict.sentence(found)} | found.as_dict()
+        return print(json.dumps(reported, indent=2, ensure_ascii=False))
+    from rich.console import Console
+
+    Console(highlight=False).print(*verdict.rendered(found), sep="\n")
+
+
+def report(
+    results: Results,
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Title of the page. Default: the names of the scenarios.")] = None,
+    by: By = None,
+    target: Target = None,
+) -> None:
+    """Write one self-contained HTML page: figures, tables, guarantees, comparison, provenance."""
+    from golfsim.report import page
+
+    with writing(out):
+        page.write(results, out, title, by, target)
+    print(f"report in {out}")
+
+
+def reproduce(
+    items: Annotated[
+        list[str] | None, typer.Argument(metavar="[H17|A15|C17|V20|ID]…", help="Papers or single items. Default: all.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and of the page.")] = Path("results/reproduction"),
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version of each experiment.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes.")] = None,
+) -> None:
+    """Repeat the experiments of the papers, and write a page that compares the published values with the new ones."""
+    from golfsim.report import published
+    from golfsim.report import reproduce as again
+    from golfsim.runs import batch, progress
+    from golfsim.runs.interrupt import listening
+
+    chosen = published.chosen(items or [])
+    found = []
+    with listening() as interrupt:
+        how = batch.Execution(workers)
+        shown = lambda name: progress.for_this_output()  # noqa: E731 - each item has its own progress bar
+        for one in again.reproduce(chosen, out, how, quick=quick, shown=shown, interrupt=interrupt):
+            print(f"{one.item.id}: {again.in_words(one.verdicts()) or one.why_not}", flush=True)
+            found.append(one)
+    if interrupt.asked:
+        print("interrupted; the same command resumes", file=sys.stderr)
+        raise typer.Exit(130)
+    with writing(out):
+        page, table = again.write(found, out, quick)
+    print(f"page in {page}, table of verdicts in {table}")

@@ -1,0 +1,110 @@
+"""Commands that run a scenario and show the state of its runs: run, status."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from golfsim.cli.common import show, writing
+from golfsim.cli.options import Code, File, Json, Set
+from golfsim.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from golfsim.scenario.tables import PlotConfig
+
+
+def run(
+    file: File,
+    out: Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/NAME.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of worker processes. Default: one per core.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Number of threads per worker. Default: cores divided by workers.")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler, e.g. tcp://node1:8786; “local” starts one."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the runs and estimate time and memory, without running.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Repeat runs that are complete.")] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Time between checkpoints of a run.")
+    ] = 180,
+    paranoid: Annotated[
+        bool, typer.Option("--paranoid", help="Check invariants after each cycle. This is slow and repeats all runs.")
+    ] = False,
+    allow_code: Code = False,
+    set_: Set = [],  # noqa: B006 - typer wants a plain default
+) -> None:
+    """Run a scenario: execute the runs that are not complete yet, write their logs and draw the figure.
+
+    The number of workers and threads does not change any result. An interrupted run resumes from its checkpoint.
+    """
+    from golfsim.runs import batch, progress
+    from golfsim.runs.interrupt import listening
+    from golfsim.scenario.model import Scenario
+
+    scenario = Scenario.load(file, set_, allow_code=allow_code)
+    folder = out or Path("results") / file.stem
+    how = batch.Execution(workers, threads, scheduler, force or paranoid, checkpoint_every, paranoid)
+    if dry_run:
+        from golfsim.runs import dry_run as estimate
+
+        return show(estimate.of(scenario, folder, how), json_, estimate.text)
+    if json_:
+        raise UserError("--json requires --dry-run", hint="golfsim status DIR --json shows the state of all runs")
+    _import_meanwhile(scenario.plot)
+    with listening() as interrupt:
+        made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
+    if interrupt.asked:
+        print(f"interrupted; complete runs are in {folder}; the same command resumes the others", file=sys.stderr)
+        raise typer.Exit(130)
+    frame = made.frame()
+    if frame is not None:
+        _draw(scenario.plot, frame, folder)
+    print(f"results in {folder}")
+    if made.failures:
+        print(made.complaint(), file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _import_meanwhile(plot: PlotConfig) -> None:
+    """Import what a figure needs in a separate thread: kernels release the interpreter lock."""
+
+    def imports() -> None:
+        with suppress(Exception):  # the error is reported when the module is used
+            for name in ("pandas", "golfsim.report.figures", "matplotlib.pyplot", "scipy.special"):
+                importlib.import_module(name)
+
+    if plot.kind != "none":
+        threading.Thread(target=imports, name="golfsim imports", daemon=True).start()
+
+
+def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
+    if plot.kind != "none" and (frame["metric"] == "error.mean").any():
+        from golfsim.report import figures
+
+        with writing(folder):
+            figures.save(figures.of(plot, frame), folder, plot.kind)
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results.")],
+    json_: Json = False,
+) -> None:
+    """Show which runs are complete, running, failed or missing."""
+    from golfsim.runs import status
+
+    show(status.of(folder), json_, lambda found: status.text(folder, found))

@@ -1,7 +1,11 @@
 """How the pages are built: `sphinx-build -W docs site/html`. Nothing is fetched from the network."""
 
+import re
 from pathlib import Path
 from typing import Any
+
+from docutils.nodes import SkipNode, Text, math
+from docutils.utils.math.latex2mathml import tex2mathml
 
 import golfsim
 from golfsim.scenario import reference
@@ -14,6 +18,9 @@ language = "en_GB"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]
+myst_update_mathjax = False
+html_math_renderer = "mathml"
 
 # Notebooks have no outputs of their own: each build runs them, and a cell that fails ends the build.
 nb_execution_mode = "force"
@@ -40,6 +47,36 @@ html_show_sourcelink = False
 html_show_copyright = False
 
 
+# Formulas are written as MathML, which all current browsers show without a script, a font or a file from elsewhere.
+# docutils, on which Sphinx builds, has the converter: no further package, no LaTeX and no copy of MathJax is needed.
+# A formula that it cannot read fails the build.
+
+
+def keep_together(app: Any, tree: Any, name: str) -> None:
+    """Move a punctuation mark that follows a formula into its node: browsers would begin a line with the mark."""
+    for node in list(tree.findall(math)):
+        after = node.next_node(descend=False, siblings=True)
+        mark = re.match(r"[.,;:)]+", after.astext()) if isinstance(after, Text) else None
+        if mark:
+            node["mark"] = mark[0]
+            node.parent.replace(after, Text(after.astext()[mark.end() :]))
+
+
+def write_inline(writer: Any, node: Any) -> None:
+    """Write a formula within a line."""
+    mark = node.get("mark", "")
+    writer.body.append(f'<span class="formula">{tex2mathml(node.astext())}{mark}</span>')
+    raise SkipNode
+
+
+def write_displayed(writer: Any, node: Any) -> None:
+    """Write a formula that has its own lines; a wide one scrolls instead of widening the page."""
+    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise SkipNode
+
+
 def setup(app: Any) -> None:
-    """Write the scenario reference before the pages are read."""
+    """Register the renderer of formulas, and write the scenario reference before the pages are read."""
+    app.add_html_math_renderer("mathml", (write_inline, None), (write_displayed, None))
+    app.connect("doctree-resolved", keep_together)
     app.connect("builder-inited", lambda app: reference.write(HERE / "scenarios.md"))

@@ -16,7 +16,7 @@ project = "golfsim"
 version = release = golfsim.__version__
 language = "en_GB"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["dollarmath"]
 myst_update_mathjax = False
@@ -36,6 +36,8 @@ exclude_patterns = ["**.ipynb_checkpoints"]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+napoleon_google_docstring = False  # sections of docstrings are numpydoc's
+napoleon_use_ivar = True
 python_maximum_signature_line_length = 90
 add_module_names = False
 
@@ -75,8 +77,14 @@ def write_displayed(writer: Any, node: Any) -> None:
     raise SkipNode
 
 
+def escape_names(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Keep names such as `coef_` in docstrings from being read as links."""
+    lines[:] = [re.sub(r"(?<=\w)_(?=[\s,):;+]|$)", r"\_", line) for line in lines]
+
+
 def setup(app: Any) -> None:
     """Register the renderer of formulas, and write the scenario reference before the pages are read."""
     app.add_html_math_renderer("mathml", (write_inline, None), (write_displayed, None))
+    app.connect("autodoc-process-docstring", escape_names, priority=600)  # after napoleon, which has 500
     app.connect("doctree-resolved", keep_together)
     app.connect("builder-inited", lambda app: reference.write(HERE / "scenarios.md"))

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -270,10 +271,42 @@ def test_the_manual_is_at_hand(golfsim_):
     )
     assert "| `learner` |" in golfsim_("help", "scenarios")[1], "generated, also where no page was built"
     assert "| `error.*` |" in golfsim_("help", "metrics")[1]
-    assert golfsim_("help", "privacy")[1] == (DOCS / "privacy.md").read_text(encoding="utf-8")
+    assert golfsim_("help", "safety")[1] == (DOCS / "safety.md").read_text(encoding="utf-8")
     assert json.loads(golfsim_("help", "privacy", "--json")[1])["page"] == "privacy"
     code, _, err = golfsim_("help", "privaci")
     assert (code, err) == (2, "golfsim: the manual has no page “privaci”\n    did you mean “privacy”?\n")
+
+
+@pytest.mark.parametrize(
+    ("tex", "shown"),
+    [
+        (r"\Pr[M(D) \in S] \le e^{\varepsilon} \Pr[M(D') \in S]", "Pr[M(D) ∈ S] ≤ e^ε Pr[M(D') ∈ S]"),
+        (r"\frac{2}{\lambda} \left(\frac{1}{n} + \tau\right) \frac{c}{\varepsilon_A}", "2/λ (1/n + τ) c/ε_A"),
+        (r"\ln\left(\frac{(m-1)p}{1-p}\right)", "ln((m−1)p/(1−p))"),
+        (r"\frac{\varepsilon}{\sqrt{8d}} + \sqrt{d}\,x", "ε/√(8d) + √d x"),
+        (r"(\lambda/2){\lVert w \rVert}^2 \le e^{\varepsilon/4} - 10^{-5}", "(λ/2)‖w‖² ≤ e^(ε/4) − 10⁻⁵"),
+        (r"A_0^{-1} x_{t-1} n_{\min} \sum_{t \text{ uses } u} w_i", "A₀⁻¹ x_(t−1) n_min Σ_(t uses u) w_i"),
+    ],
+)
+def test_formulas_are_readable_in_a_terminal(tex, shown):
+    assert manual.unicode_of(tex) == shown
+
+
+def test_a_page_has_formulas_in_unicode_and_its_code_as_it_is():
+    displayed = "$$\n\\begin{aligned}\na &= b \\\\\n&= c .\n\\end{aligned}\n$$"
+    page = f"With $\\varepsilon/2$ each:\n\n{displayed}\n\n`$HOME` costs $1$\n"
+    shown = "With ε/2 each:\n\n```text\na = b\n= c.\n```\n\n`$HOME` costs 1\n"
+    code = "\n```console\n$ golfsim list\n$ golfsim help\n```\n"
+    assert manual.without_latex(page + code) == shown + code
+
+
+def test_no_page_shows_latex_in_a_terminal():
+    for name in manual.pages():
+        text = manual.CODE.sub("", manual.text_of(name))
+        assert not re.search(r"\$|\\[a-zA-Z]", text), name
+    formulas = "".join(manual.CODE.sub("", page.read_text(encoding="utf-8")) for page in DOCS.glob("*.md"))
+    handled = {"aligned", "begin", "end", "frac", "lVert", "left", "operatorname", "rVert", "right", "sqrt", "text"}
+    assert set(re.findall(r"\\([A-Za-z]+)", formulas)) <= set(manual.SYMBOLS) | handled
 
 
 def test_an_error_names_the_page_that_explains_it(golfsim_, learning, tmp_path):

@@ -2,9 +2,13 @@
 
 In a page, a block whose first line is a comment with a file's name is that file (“# more of NAME”: it is appended). A
 `console` block has commands after “$ ” and what they print; “…” stands for anything. A `python` block is run, one that
-begins with “# not run here” is only compiled. A `toml` block is a scenario if it has `cycles`, else a part of one.
+begins with “# not run here” is only compiled. A `pycon` block has statements after “>>> ” and what they print. A `toml`
+block is a scenario if it has `cycles`, else a part of one.
 """
 
+import contextlib
+import doctest
+import io
 import json
 import math
 import os
@@ -12,6 +16,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,7 +28,7 @@ from golfsim.scenario.model import Scenario
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```([\w{}-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (more of )?([\w-]+\.(?:py|toml|csv))\n")
 NUMBER = r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 
@@ -96,12 +101,23 @@ def write(block, folder):
     return named is not None
 
 
+def talk(block, names):
+    """Run the statements of a `pycon` block one after the other; each must print what the page says."""
+    for example in doctest.DocTestParser().get_examples(block):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(example.source, "a block of the page", "single"), names)
+        assert alike(example.want, printed.getvalue()), f">>> {example.source}{printed.getvalue()}"
+
+
 def perform(language, block, folder, names):
     if write(block, folder):
         return
     if language == "console":
         for command, printed in commands(block):
             run(command, printed, folder)
+    elif language == "pycon":
+        talk(block, names)
     elif language == "python":
         code = compile(block, "a block of the page", "exec")
         if not block.startswith("# not run here"):
@@ -110,7 +126,7 @@ def perform(language, block, folder, names):
 
 @needs_jit
 @pytest.mark.slow
-@pages_with("console", "python")
+@pages_with("console", "python", "pycon")
 def test_the_examples_of_a_page_do_what_it_says(page, tmp_path, monkeypatch):
     found = blocks(page)
     assert found
@@ -184,3 +200,17 @@ def test_the_scenario_reference_has_every_key_of_every_layer_and_table():
     assert len(keys) > 100
     assert [name for name in keys if f"| `{name}` |" not in page] == []
     assert [topic for topic in catalogue.TOPICS if topic not in reference.TITLES] == []
+
+
+def test_everything_on_the_api_page_has_an_example():
+    import golfsim
+
+    found = blocks(ROOT / "docs" / "api.md")
+    without = [one for (language, one), (after, _) in pairwise(found) if language == "{eval-rst}" and after != "pycon"]
+    assert without == []
+    assert found[-1][0] == "pycon"
+    examples = "".join(block for language, block in found if language == "pycon")
+    names = {name for name in golfsim.__all__ if name != "__version__"} | {
+        f"plot.{name}" for name in golfsim.plot.__all__
+    }
+    assert [name for name in sorted(names) if not re.search(rf"\bgolfsim\.{name}\b", examples)] == []

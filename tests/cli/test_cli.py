@@ -241,7 +241,7 @@ def test_lists_are_for_programs_too(golfsim_):
     (newscast,) = json.loads(golfsim_("list", "protocols", "newscast", "--json")[1])
     assert next(setting for setting in newscast["settings"] if setting["name"] == "view")["required"] is True
     names = [entry["name"] for entry in json.loads(golfsim_("list", "scenarios", "--json")[1])]
-    assert names == [file.stem for file in sorted(SHIPPED.rglob("*.toml"))]
+    assert names == sorted(file.stem for file in SHIPPED.rglob("*.toml"))
 
 
 def test_a_description_is_for_programs_too(golfsim_, learning, tmp_path):
@@ -389,8 +389,8 @@ def test_lists_fit_the_terminal(golfsim_, monkeypatch, topic, columns):
 def test_a_list_shows_type_default_and_meaning(golfsim_, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     _, out, _ = golfsim_("list", "protocols", "newscast")
-    assert "view      integer from 1 to 1000, required     how many descriptors a node keeps" in out
-    assert 'liveness  "oracle" | "none", default "oracle"  when the chosen peer is offline' in out
+    assert "view      integer from 1 to 1000, required     the number of descriptors that a node keeps" in out
+    assert 'liveness  "oracle" | "none", default "oracle"  if a chosen peer is offline' in out
     assert "golf" not in out
 
 

@@ -171,11 +171,11 @@ def test_a_scenario_can_ask_for_the_picture(kind):
 @pytest.mark.parametrize(
     ("keys", "about"),
     [
-        ({"kind": "bars"}, "x: belongs"),
-        ({"kind": "lines", "x": "a"}, "lines: belongs"),
-        ({"kind": "heatmap", "rows": "a"}, "columns: belongs"),
-        ({"kind": "convergence", "lines": "a"}, "lines: belongs"),
-        ({"kind": "privacy-utility", "x": "a", "rows": "b"}, "rows: belongs"),
+        ({"kind": "bars"}, "x: required"),
+        ({"kind": "lines", "x": "a"}, "lines: required"),
+        ({"kind": "heatmap", "rows": "a"}, "columns: required"),
+        ({"kind": "convergence", "lines": "a"}, "lines: only for kind"),
+        ({"kind": "privacy-utility", "x": "a", "rows": "b"}, "rows: only for kind"),
     ],
 )
 def test_a_picture_has_the_keys_it_needs_and_no_others(keys, about):

@@ -28,7 +28,8 @@ from typing import Any, get_origin
 import numpy as np
 
 from golfsim.core import rng, threads
-from golfsim.protocol.base import Protocol, find
+from golfsim.protocol.base import Protocol
+from golfsim.protocol.loading import find
 from golfsim.protocol.overlay import Overlay
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario

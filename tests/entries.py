@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from helpers import AVERAGING, HERE, learning_tree, tree
 
-from golfsim.protocol.base import find
+from golfsim.protocol.loading import find
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Records
 from golfsim.testing import DATA, NODES, Subject

@@ -12,7 +12,7 @@ import numpy as np
 from golfsim.core.kernels import kernel
 from golfsim.core.rng import below, draw
 from golfsim.core.simd import dot, prefetch
-from golfsim.protocol.base import find
+from golfsim.protocol.loading import find
 from golfsim.protocol.views import random_views
 
 AHEAD = 8  # events

@@ -12,7 +12,7 @@ import numpy as np
 from golfsim.bench.timing import GOLF, Row, best_of, scenario
 from golfsim.learning import erm
 from golfsim.learning.erm.newton import LOGISTIC, Loss
-from golfsim.protocol.base import find
+from golfsim.protocol.loading import find
 from golfsim.protocol.records import Rows
 from golfsim.sim.simulation import Simulation
 

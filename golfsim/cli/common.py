@@ -22,7 +22,7 @@ def loaded(file: Path, changes: list[str], allow_code: bool) -> Scenario:
 
     scenario = Scenario.load(file, changes, allow_code=allow_code)
     for path in scenario.code_files():
-        print(single.code_note(path), file=sys.stderr)
+        print(*single.code_notes(path), sep="\n", file=sys.stderr)
     return scenario
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
 from contextlib import suppress
@@ -43,7 +44,12 @@ def run(
         float, typer.Option(min=0, metavar="SECONDS", help="Time between checkpoints of a run.")
     ] = 180,
     paranoid: Annotated[
-        bool, typer.Option("--paranoid", help="Check invariants after each cycle. This is slow and repeats all runs.")
+        bool,
+        typer.Option("--paranoid", help="Check invariants after each cycle, and every index as --debug does."),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Check every index of compiled kernels. Use it while you develop a protocol."),
     ] = False,
     allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
@@ -52,13 +58,15 @@ def run(
 
     The number of workers and threads does not change any result. An interrupted run resumes from its checkpoint.
     """
+    if debug or paranoid:
+        _check_indices(debug)
     from golfsim.runs import batch, progress
     from golfsim.runs.interrupt import listening
     from golfsim.scenario.model import Scenario
 
     scenario = Scenario.load(file, set_, allow_code=allow_code)
     folder = out or Path("results") / file.stem
-    how = batch.Execution(workers, threads, scheduler, force or paranoid, checkpoint_every, paranoid)
+    how = batch.Execution(workers, threads, scheduler, force or paranoid or debug, checkpoint_every, paranoid)
     if dry_run:
         from golfsim.runs import dry_run as estimate
 
@@ -78,6 +86,14 @@ def run(
     if made.failures:
         print(made.complaint(), file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _check_indices(asked: bool) -> None:
+    """Let kernels check every index, here and in workers; they must not be compiled yet."""
+    if "golfsim.core.kernels" not in sys.modules:
+        os.environ["GOLFSIM_DEBUG"] = "1"
+    elif asked and os.environ.get("GOLFSIM_DEBUG") != "1":
+        raise UserError("kernels are loaded already", hint="set GOLFSIM_DEBUG=1 before golfsim is imported")
 
 
 def _import_meanwhile(plot: PlotConfig) -> None:

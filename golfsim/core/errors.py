@@ -29,6 +29,14 @@ class UserError(Exception):
         return f"{where}{self.what}{todo}"
 
 
+class IndexOutOfRange(IndexError):
+    """An index of a kernel that lies outside its array: the place in the source, the index, and the size."""
+
+    def __str__(self) -> str:
+        place, index, size = self.args
+        return f"{place}: index {index} is out of range: this axis has size {size}"
+
+
 def closest(word: str, valid: Iterable[str]) -> str | None:
     """Return the valid word that is most similar to `word`, or None if none is similar."""
     import difflib

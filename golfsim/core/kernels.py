@@ -22,6 +22,8 @@ from golfsim.core.provenance import ROOTS, WITH_KERNELS, digest_of, sources
 
 UNUSED_DAYS = 30
 CPU = "GOLFSIM_CPU"  # “native”: compile for this processor
+DEBUG = "GOLFSIM_DEBUG"  # “1”: kernels check every index
+CHECKED = os.environ.get(DEBUG) == "1"
 BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}  # by machine; other machines use LLVM's “generic”
 NEEDED = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # what x86-64-v3 adds to x86-64-v2
 USERS = "golfsim_user_"  # prefix of the names of modules that a scenario loads from a user's file
@@ -47,6 +49,10 @@ def _fix_target() -> str:
 
 
 TARGET = _fix_target()  # recorded in run.json
+if CHECKED:
+    from golfsim.core import bounds
+
+    bounds.install()
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -98,6 +104,8 @@ def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     users = function.__module__.startswith(USERS)
     folder = cache_folder(Path(function.__code__.co_filename), users)
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | more
+    if CHECKED:
+        options = {"nogil": True, "error_model": "numpy", "boundscheck": True}  # an error needs reference counts
     if folder is None:
         return numba.njit(**options)(function)
     before = numba.config.CACHE_DIR
@@ -122,7 +130,7 @@ def cache_folder(source: Path, users: bool = False) -> Path | None:
 
 @cache
 def _folder_for(beside: str) -> Path | None:
-    name = digest_of(sources(WITH_KERNELS)) + beside
+    name = digest_of(sources(WITH_KERNELS)) + beside + ("-checked" if CHECKED else "")
     try:
         new = not (user_cache() / "kernels" / name).is_dir()
         folder = private("kernels", name)  # numba stores and loads pickles there

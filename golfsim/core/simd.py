@@ -5,20 +5,19 @@ registers of the processor have, so the bits would depend on the processor. Here
 each lane adds its items in ascending order, and lanes are added in halves. A processor with shorter registers uses
 several of them for a vector, with the same bits. Only `fused` rounds a product and a sum together.
 
-Kernels use a vector like a number: `s = s + load(a, i, f, 8) * load(b, j, f, 8)`. Without compilation a vector is a
-small numpy array, and the same lines give the same bits.
+Kernels use a vector like a number: `s = fused(load(a, i, f, 8), load(b, j, f, 8), s)`. Without compilation a vector is
+a small numpy array, and the same lines give the same bits.
 """
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import intrinsic, models, register_model
 
 from golfsim.core.kernels import inlined
 
@@ -46,12 +45,21 @@ class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, lanes, lanes.vector)
 
 
-def _pointer(context: Any, builder: Any, kinds: Any, arguments: Any) -> Any:
-    """Return the address of array[row, column], or of array[column] for a one-dimensional array."""
+def _pointer(context: Any, builder: Any, kinds: Any, arguments: Any, lanes: int = 0) -> Any:
+    """Return the address of array[row, column], or of array[column] for a one-dimensional array.
+
+    Kernels that check indices (`golfsim.core.bounds`) check those of the lanes that begin there.
+    """
     kind = kinds[0]
     view = context.make_array(kind)(context, builder, arguments[0])
     place = [context.cast(builder, arguments[k], kinds[k], types.intp) for k in (1, 2)]
-    return cgutils.get_item_pointer(context, builder, kind, view, place[-kind.ndim :], wraparound=False)
+    place = place[-kind.ndim :]
+    if lanes and context.enable_boundscheck:
+        sizes = cgutils.unpack_tuple(builder, view.shape, kind.ndim)
+        last = builder.add(place[-1], context.get_constant(types.intp, lanes - 1))
+        for axis, index in [*enumerate(place), (kind.ndim - 1, last)]:
+            cgutils.do_boundscheck(context, builder, index, sizes[axis], axis)
+    return cgutils.get_item_pointer(context, builder, kind, view, place, wraparound=False)
 
 
 @intrinsic(prefer_literal=True)
@@ -60,7 +68,7 @@ def _load(typingctx: Any, array: Any, row: Any, column: Any, lanes: Any) -> Any:
     found = Lanes(array.dtype, lanes.literal_value)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args, arguments)
+        pointer = _pointer(context, builder, signature.args, arguments, found.count)
         place = builder.bitcast(pointer, found.vector.as_pointer())
         return builder.load(place, align=array.dtype.bitwidth // 8)
 
@@ -73,7 +81,7 @@ def _load_as(typingctx: Any, like: Any, array: Any, row: Any, column: Any, lanes
     read, found = (Lanes(kind.dtype, lanes.literal_value) for kind in (array, like))
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args[1:], arguments[1:])
+        pointer = _pointer(context, builder, signature.args[1:], arguments[1:], read.count)
         place = builder.bitcast(pointer, read.vector.as_pointer())
         values = builder.load(place, align=array.dtype.bitwidth // 8)
         return values if read == found else builder.fpext(values, found.vector)
@@ -90,38 +98,6 @@ def _zeros(typingctx: Any, array: Any, lanes: Any) -> Any:
         return ir.Constant(found.vector, [0.0] * found.count)
 
     return found(array, lanes), codegen
-
-
-def _arithmetic(name: str) -> Any:
-    @intrinsic
-    def combined(typingctx: Any, a: Any, b: Any) -> Any:
-        if not isinstance(a, Lanes) or a != b:
-            return None
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return getattr(builder, name)(*arguments)
-
-        return a(a, b), codegen
-
-    return combined
-
-
-_add, _subtract, _multiply = _arithmetic("fadd"), _arithmetic("fsub"), _arithmetic("fmul")
-
-
-@overload(operator.add)
-def _lanes_add(a, b):
-    return (lambda a, b: _add(a, b)) if isinstance(a, Lanes) else None
-
-
-@overload(operator.sub)
-def _lanes_subtract(a, b):
-    return (lambda a, b: _subtract(a, b)) if isinstance(a, Lanes) else None
-
-
-@overload(operator.mul)
-def _lanes_multiply(a, b):
-    return (lambda a, b: _multiply(a, b)) if isinstance(a, Lanes) else None
 
 
 @intrinsic
@@ -188,7 +164,7 @@ def _store(typingctx: Any, array: Any, row: Any, column: Any, lanes: Any) -> Any
     """Write a vector to array[row, column : column + lanes]."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature.args, arguments)
+        pointer = _pointer(context, builder, signature.args, arguments, lanes.count)
         place = builder.bitcast(pointer, lanes.vector.as_pointer())
         builder.store(arguments[3], place, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()

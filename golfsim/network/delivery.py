@@ -88,8 +88,10 @@ def reach_all(wire, src, dst, out):
 
 
 @kernel
-def send_all(wire, k, src, dst, out):
+def send_all(wire, k, src, dst, nodes, out):
     """Send one message from each src to its dst (−1: no message); write which arrive.
+
+    Returns the first receiver that does not exist, or −1.
 
     Parameters
     ----------
@@ -99,12 +101,16 @@ def send_all(wire, k, src, dst, out):
         The number of each message among those that its sender sends in this cycle, or one number for all.
     src, dst : int32 array, [messages]
         The sender and the receiver of each message.
+    nodes : int
+        The number of nodes of the network.
     out : bool array, [messages]
         Which messages arrive.
     """
     sent = passed = 0
     for e in range(dst.size):
         there = dst[e] >= 0
+        if dst[e] >= nodes:
+            return np.int64(dst[e])
         sent += there
         there = there and passes(wire, src[e], dst[e], loss_draw(wire, src[e], k[e if k.size > 1 else 0]))
         out[e] = there
@@ -114,3 +120,4 @@ def send_all(wire, k, src, dst, out):
     wire.counts[LOST] += sent - passed
     if wire.at_once:
         wire.counts[DELIVERED] += passed
+    return np.int64(-1)

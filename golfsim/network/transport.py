@@ -243,7 +243,9 @@ class Transport(Stateful):
         wire = self.wire(layer, kind, bytes_each)
         k = np.atleast_1d(np.asarray(k, np.int64))
         arrives = np.empty(dst.size, np.bool_)
-        send_all(wire, k, node_numbers(src, "src"), node_numbers(dst, "dst"), arrives)
+        wrong = send_all(wire, k, node_numbers(src, "src"), node_numbers(dst, "dst"), self.world.nodes, arrives)
+        if wrong >= 0:
+            raise IndexError(f"dst: there is no node {wrong}, only 0 … {self.world.nodes - 1}")
         return arrives, None if wire.at_once else self._lags(wire.key, src, k, arrives)
 
     def wire(self, layer: Named, kind: str, bytes_each: int) -> Wire:

@@ -12,8 +12,9 @@ from golfsim.core.simd import prefetch
 from golfsim.network.delivery import Wire, answer_arrives, arrives
 from golfsim.network.mailbox import Mailbox
 from golfsim.network.world import World
-from golfsim.protocol.base import Audited, Layer, LayerConfig, Protocol, find, installed
+from golfsim.protocol.base import Audited, Layer, LayerConfig, Protocol
 from golfsim.protocol.learner import Learner, classify, score
+from golfsim.protocol.loading import find, installed
 from golfsim.protocol.overlay import Overlay, random_contacts
 from golfsim.protocol.records import Records, sign_for
 from golfsim.protocol.views import ViewConfig, ViewOverlay

@@ -96,7 +96,8 @@ def run(
         tasks = to_do(runs, {} if how.force else there, out, how)
         shown.plan(len(runs), len(runs) - len(tasks))
         for path in sorted({path for task in tasks for path in task.point.scenario.code_files()}):
-            shown.note(single.code_note(path))
+            for note in single.code_notes(path):
+                shown.note(note)
         with single.telling(scenario):
             how = _within_memory(tasks, how, shown)
         made = Made(store, runs, {})

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from golfsim.core.errors import UserError, nearest
+from golfsim.core.errors import IndexOutOfRange, UserError, nearest
 from golfsim.core.files import write_whole
 from golfsim.core.kernels import USERS, when_compiling
 from golfsim.core.provenance import about_this_machine, code_version
 from golfsim.privacy.mechanisms import Guarantee
+from golfsim.protocol.checking import random_uses
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.records import Records
 from golfsim.runs.interrupt import Interrupt, listening
@@ -167,7 +168,7 @@ def _keep_trace(folder: Path) -> None:
 
 def explained(error: BaseException) -> str:
     """Return the message about an exception that ended a run."""
-    if isinstance(error, UserError):
+    if isinstance(error, UserError | IndexOutOfRange):
         return str(error)
     place = in_users_code(error)
     return f"{place + ': ' if place else ''}{type(error).__name__}: {error}"
@@ -182,9 +183,9 @@ def in_users_code(error: BaseException) -> str | None:
     return place
 
 
-def code_note(path: Path) -> str:
-    """Return the note that a scenario runs a file of the user's own code."""
-    return f"this scenario runs code from {path}"
+def code_notes(path: Path) -> list[str]:
+    """Return the note that a scenario runs a file of the user's own code, and warnings about it."""
+    return [f"this scenario runs code from {path}", *random_uses(path)]
 
 
 def prepare(out: Path) -> None:

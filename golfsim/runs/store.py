@@ -117,7 +117,7 @@ def _inputs(essence: Any, folder: Path) -> dict[str, str]:
 
 def _plugins(essence: Any, folder: Path) -> dict[str, str]:
     """Return the hash of the sources of each protocol that another installed package provides."""
-    from golfsim.protocol.base import find
+    from golfsim.protocol.loading import find
 
     found = {}
     for use in {layer["use"] for layer in essence["protocol"] if ":" not in layer["use"]}:

@@ -17,7 +17,7 @@ from golfsim.core.paths import shipped_scenarios
 from golfsim.data import placement
 from golfsim.data.config import DataConfig
 from golfsim.network import adversaries, churn, transport
-from golfsim.protocol import base
+from golfsim.protocol import base, loading
 from golfsim.scenario.messages import models_in
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.tables import ObserveConfig, PlotConfig, StopConfig
@@ -93,7 +93,7 @@ def protocols() -> list[Entry]:
     schedule = set(base.LayerConfig.model_fields)
     return [
         {"name": name, "about": summary(found), "settings": settings_of(found.Config, schedule)}
-        for name, found in ((n, base.find(n, Path())) for n in base.installed())
+        for name, found in ((n, loading.find(n, Path())) for n in loading.installed())
     ]
 
 
@@ -188,8 +188,8 @@ def schema() -> dict[str, Any]:
     """Return the JSON schema of scenario files, with the settings of every installed protocol."""
     whole = Scenario.model_json_schema(by_alias=True)
     layers = []
-    for name in base.installed():
-        one = base.find(name, Path()).Config.model_json_schema(by_alias=True)
+    for name in loading.installed():
+        one = loading.find(name, Path()).Config.model_json_schema(by_alias=True)
         whole.setdefault("$defs", {}).update(one.pop("$defs", {}))
         one["properties"]["use"] = {"const": name, "description": one["properties"]["use"]["description"]}
         whole["$defs"][f"protocol.{name}"] = one

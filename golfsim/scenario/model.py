@@ -17,7 +17,8 @@ from golfsim.data.placement import NodesConfig
 from golfsim.network.adversaries import AdversaryConfig
 from golfsim.network.churn import ChurnConfig
 from golfsim.network.transport import TransportConfig
-from golfsim.protocol.base import Protocol, code_file, find
+from golfsim.protocol.base import Protocol
+from golfsim.protocol.loading import code_file, find
 from golfsim.protocol.records import RawRecords
 from golfsim.scenario.messages import Neighbours, Problem, ScenarioError, explain, shown
 from golfsim.scenario.source import Changes, Source

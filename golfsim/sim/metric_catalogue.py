@@ -9,7 +9,7 @@ from typing import Any
 
 from golfsim.core.metrics import SUMMARY, Metric
 from golfsim.network import transport
-from golfsim.protocol import base
+from golfsim.protocol import base, loading
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published
@@ -104,7 +104,7 @@ def _declared() -> Iterator[tuple[str, Metric]]:
 
 @cache
 def _of_protocols() -> tuple[tuple[str, Metric], ...]:
-    return tuple((name, metric) for name in base.installed() for metric in base.find(name, Path()).metrics)
+    return tuple((name, metric) for name in loading.installed() for metric in loading.find(name, Path()).metrics)
 
 
 def _section(layer: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.metrics import Metric
 from golfsim.core.threads import in_threads
+from golfsim.protocol.checking import check_observed
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, RawRecords
@@ -157,6 +158,7 @@ class Observer:
 
     def _of_layer(self, world: World, layer: Protocol[Any]) -> Metrics:
         found = layer.observe(world)
+        check_observed(layer, found)
         if isinstance(layer, Learner) and self._test is not None:
             nodes = self._sample(world, layer)
             if nodes.size:

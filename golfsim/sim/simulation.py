@@ -11,6 +11,7 @@ import numpy as np
 
 from golfsim.core.provenance import code_version
 from golfsim.protocol.base import Protocol
+from golfsim.protocol.checking import check_layer, check_state
 from golfsim.scenario.model import Scenario
 from golfsim.sim.build import build
 from golfsim.sim.invariants import Watch, check_models
@@ -44,6 +45,7 @@ class Simulation:
         self.world.pipeline = self.pipeline = Pipeline(self.layers.values(), threads)
         for layer in self.layers.values():
             layer.setup(self.world)
+            check_state(layer)
         self._watch = Watch(self.world, self.layers, self.raw) if paranoid else None
 
     def layer(self, name: str) -> Protocol[Any]:
@@ -69,6 +71,10 @@ class Simulation:
         for layer in self.layers.values():
             if layer.acts(world.cycle):
                 pipeline.turn(layer, world)
+        if world.cycle == 1:
+            pipeline.settle()
+            for layer in self.layers.values():
+                check_layer(layer, world)
         self.finished = self._checked_and_observed(world.cycle >= self.scenario.cycles)
         if settle:
             pipeline.settle()

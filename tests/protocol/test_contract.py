@@ -5,7 +5,7 @@ import pytest
 from entries import ENTRIES, scenario, subject
 from helpers import HERE, needs_jit, simulation
 
-from golfsim.protocol.base import installed
+from golfsim.protocol.loading import installed
 from golfsim.runs import batch
 from golfsim.scenario.model import Scenario
 from golfsim.testing import CHECKS, contract

@@ -18,7 +18,7 @@ import golfsim
 from golfsim.core.errors import UserError
 from golfsim.data import loading
 from golfsim.protocol import base
-from golfsim.protocol.base import installed
+from golfsim.protocol.loading import installed
 from golfsim.runs import batch, status, store
 from golfsim.runs.interrupt import Interrupt
 from golfsim.runs.logs import load

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from golfsim.cli import completion, scaffold
 from golfsim.core.settings import Share
-from golfsim.protocol import base
 from golfsim.protocol.base import Layer
+from golfsim.protocol.loading import installed
 from golfsim.protocol.overlay import Overlay
 from golfsim.scenario import catalogue
 
@@ -71,7 +71,7 @@ def test_everything_that_is_listed_is_explained(topic):
 
 def test_every_installed_protocol_is_listed_with_its_own_settings():
     listed = {entry["name"]: {setting["name"] for setting in entry["settings"]} for entry in catalogue.protocols()}
-    assert listed.keys() == base.installed().keys()
+    assert listed.keys() == installed().keys()
     assert "view" in listed["newscast"]
     assert "lambda" in listed["golf"]
     assert "every" not in listed["golf"]

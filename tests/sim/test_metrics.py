@@ -8,7 +8,7 @@ from helpers import AVERAGING, HERE, finished
 from golfsim.cli import manual
 from golfsim.compare.strategies import WORDS, better_of
 from golfsim.core.metrics import SUMMARY, Metric
-from golfsim.protocol.base import find, installed
+from golfsim.protocol.loading import find, installed
 from golfsim.sim import metric_catalogue, observers
 
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 20.0}

@@ -12,7 +12,7 @@ from entries import ENTRIES
 from helpers import HERE, needs_jit
 
 from golfsim.learning.updates import LEARNERS
-from golfsim.protocol.base import installed
+from golfsim.protocol.loading import installed
 
 EACH = pytest.mark.parametrize("name", golden.LOGS)
 X86 = platform.machine() in ("x86_64", "AMD64")

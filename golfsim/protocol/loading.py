@@ -1,0 +1,108 @@
+"""Find the class of a protocol by the name in a scenario: an installed one, or one in a file of the user's own."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from golfsim.core.errors import UserError, nearest
+from golfsim.core.kernels import USERS
+from golfsim.core.paths import is_file
+from golfsim.protocol.base import Protocol
+from golfsim.protocol.checking import check_class
+
+
+@cache
+def installed() -> dict[str, metadata.EntryPoint]:
+    """The protocols that installed packages offer, by name."""
+    found = sorted(metadata.entry_points(group="golfsim.protocols"), key=lambda point: point.name)
+    return {point.name: point for point in found}
+
+
+def find(use: str, folder: Path, allow_code: bool = False) -> type[Protocol[Any]]:
+    """The class behind a scenario's `use`: an installed protocol's name, or ``file.py:Class`` beside the scenario.
+
+    To load a file is to run it. So only files in the scenario's folder or below are loaded, unless `allow_code`.
+    """
+    if ":" in use:
+        return _from_file(use, folder, allow_code)
+    if use not in installed():
+        raise UserError(f"there is no protocol “{use}”", key="use", hint=nearest(use, list(installed())))
+    return installed()[use].load()  # type: ignore[no-any-return]
+
+
+def code_file(use: str, folder: Path) -> Path | None:
+    """The file of a user's own that `use` names, links followed; None for an installed protocol."""
+    return (folder / use.rpartition(":")[0]).resolve() if ":" in use else None
+
+
+def _from_file(use: str, folder: Path, allow_code: bool) -> type[Protocol[Any]]:
+    path, name = code_file(use, folder), use.rpartition(":")[2]
+    assert path is not None
+    if not (allow_code or path.is_relative_to(folder.resolve())):
+        raise UserError(
+            f"{path} is not in the scenario's folder, and to load it is to run it",
+            key="use",
+            hint="move it beside the scenario file; or, if you trust it, say --allow-code (in Python: allow_code=True)",
+        )
+    if not is_file(path):
+        raise UserError(f"there is no file {path}", key="use", hint="the path is relative to the scenario file")
+    module = _module(path, _version(path))
+    found = getattr(module, name, None)
+    if not (isinstance(found, type) and issubclass(found, Protocol)):
+        classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Protocol)]
+        raise UserError(f"{path.name} has no protocol class “{name}”", key="use", hint=nearest(name, classes))
+    check_class(found)
+    return found
+
+
+def _version(path: Path) -> tuple[Any, ...]:
+    """What changes when a file or a Python file beside it changes: a process may live longer than a source."""
+    beside = [(file.name, file.stat()) for file in sorted(path.parent.glob("*.py"))]
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in beside)
+
+
+@cache
+def _module(path: Path, version: tuple[Any, ...]) -> ModuleType:
+    name = f"{USERS}{path.stem}"
+    if getattr(sys.modules.get(name), "__file__", None) == str(path):
+        _forget_beside(path)
+    spec = util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        line = _line_in(error, path)
+        raise UserError(f"{path.name}{line} fails when loaded: {type(error).__name__}: {error}", key="use") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _forget_beside(path: Path) -> None:
+    """Let what a changed source imports from its own folder be imported anew."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and name != "__main__" and Path(file).parent == path.parent:
+            del sys.modules[name]
+
+
+def _line_in(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno}"
+    lines = []
+    trace = error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f", line {lines[-1]}" if lines else ""

@@ -17,10 +17,10 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.threads import over_ranges
 from golfsim.core.words import counted
-from golfsim.learning.erm.descent import SGD_FOLDS, SGD_RATES, fit_by_descent
-from golfsim.learning.erm.lasso import fit_lasso
+from golfsim.learning.erm.descent import SGD_FOLDS, SGD_RATES
+from golfsim.learning.erm.fits import Lasso, MiniBatchDescent, Ridge, fit_nodes
 from golfsim.learning.erm.newton import Loss
-from golfsim.learning.erm.nodes import Part, count_mistakes, cross_validate, fit_nodes
+from golfsim.learning.erm.nodes import Part, count_mistakes, cross_validate
 from golfsim.protocol.records import Rows, ranges
 
 Weights = NDArray[np.float64]  # [nodes, models, features]
@@ -75,9 +75,10 @@ def fit(
     solver = solver or Solver()
     w, reached = _room(nodes, models, rows)
     term = np.zeros((0, 0)) if linear is None else np.ascontiguousarray(linear).reshape(w.shape)
+    method = Ridge(loss, ridge, term, solver.tolerance, solver.most)
 
     def run(lo: int, hi: int) -> None:
-        fit_nodes(nodes, lo, hi, rows, part, loss, ridge, term, solver.tolerance, solver.most, w, reached)
+        fit_nodes(nodes, lo, hi, rows, part, method, w, reached)
 
     over_ranges(solver.threads, run, 0, nodes.size, smallest=1)
     _refuse_unsolved(nodes, reached, solver)
@@ -109,9 +110,10 @@ def fit_with_lasso(
     array of float64, shape (nodes, models, features)
     """
     w, reached = _room(nodes, models, rows)
+    method = Lasso(loss, lam, np.zeros((0, 0)), solver.tolerance, solver.most)
 
     def run(lo: int, hi: int) -> None:
-        fit_lasso(nodes, lo, hi, rows, loss, lam, solver.tolerance, solver.most, w, reached)
+        fit_nodes(nodes, lo, hi, rows, EVERYTHING, method, w, reached)
 
     over_ranges(solver.threads, run, 0, nodes.size, smallest=1)
     _refuse_unsolved(nodes, reached, solver)
@@ -153,11 +155,11 @@ def fit_as_published(
     -------
     array of float64, shape (nodes, models, features)
     """
-    w, _ = _room(nodes, models, rows)
-    fold, rates = parts(nodes, rows, SGD_FOLDS, key), np.array(SGD_RATES)
+    w, reached = _room(nodes, models, rows)
+    method = MiniBatchDescent(loss, lam, parts(nodes, rows, SGD_FOLDS, key), np.array(SGD_RATES), batch)
 
     def run(lo: int, hi: int) -> None:
-        fit_by_descent(nodes, lo, hi, rows, models, fold, rates, batch, lam, loss, w)
+        fit_nodes(nodes, lo, hi, rows, EVERYTHING, method, w, reached)
 
     over_ranges(threads, run, 0, nodes.size, smallest=1)
     return w.reshape(nodes.size, models, -1)

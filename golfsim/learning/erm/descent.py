@@ -6,8 +6,8 @@ import numpy as np
 
 from golfsim.core.kernels import kernel, leaf
 from golfsim.core.simd import dot_between
-from golfsim.learning.erm.newton import LANES, loss_of, make_scratch, margins, padded, slopes
-from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
+from golfsim.learning.erm.newton import LANES, loss_of, margins, padded, slopes
+from golfsim.learning.erm.nodes import Part, count, lay_out
 
 SGD_RATES = (1e-2, 1e-1, 1.0, 1e1, 1e2)  # the values of γ in the paper
 SGD_FOLDS = 3
@@ -133,48 +133,3 @@ def best_rate(rows, node, m, models, fold, rates, batch, lam, loss, flat, w, scr
             lay_out(rows, node, m, models, held, z)
             wrong[r] += wrong_sides(z, n, size, w, scratch)
     return rates[np.argmin(wrong)]
-
-
-@kernel
-def fit_by_descent(nodes, lo, hi, rows, models, fold, rates, batch, lam, loss, w):
-    """Fit the models of the paper for nodes lo … hi−1 of the list.
-
-    Parameters
-    ----------
-    nodes : array of int32, shape (nodes,)
-        The list of nodes.
-    lo, hi : int
-        The range of the list to fit.
-    rows : Rows
-        The records of all nodes.
-    models : int
-        The number of linear models per node.
-    fold : array of int32, shape (records,)
-        The fold of each record, for the choice of the learning rate.
-    rates : array of float64, shape (rates,)
-        The values of γ to choose from.
-    batch : int
-        The number of records per mini-batch.
-    lam : array of float64, shape (nodes,)
-        The λ of each node in the objective Σ loss + λ‖w‖².
-    loss : Loss
-        The loss function.
-    w : array of float64, shape (nodes · models, features)
-        The output: row e·models + m is model m of nodes[e].
-    """
-    features = padded(rows.x.shape[1], LANES // 2)
-    everything = Part(np.empty(0, np.int32), 0, True)
-    largest = most_records(nodes, lo, hi, rows)
-    flat, model = np.empty(features * largest, np.float32), np.empty(features)
-    scratch = make_scratch(features, largest)
-    for e in range(lo, hi):
-        n = count(rows, nodes[e], everything)
-        size = padded(n, LANES)
-        z = flat[: features * size].reshape(features, size)
-        for m in range(models):
-            gamma = best_rate(rows, nodes[e], m, models, fold, rates, batch, lam[e], loss, flat, model, scratch)
-            lay_out(rows, nodes[e], m, models, everything, z)
-            model[:] = 0
-            descend(z, n, size, batch, gamma, lam[e], SGD_EPOCHS, SGD_STOP, loss, model, scratch)
-            for f in range(w.shape[1]):
-                w[e * models + m, f] = model[f]

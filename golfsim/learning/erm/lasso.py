@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from golfsim.core.kernels import kernel, leaf
-from golfsim.learning.erm.newton import LANES, curvatures, go, hessian_of, keep, loss_of, make_scratch, padded
-from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
+from golfsim.core.kernels import leaf
+from golfsim.learning.erm.newton import curvatures, go, hessian_of, keep, loss_of
 
 
 @leaf
@@ -140,47 +139,3 @@ def lasso(z, n, size, lam, nothing, loss, tolerance, most, w, scratch):
         keep(z, size, w, scratch)
         left = distance_from_best(w, scratch.gradient, lam)
     return left
-
-
-@kernel
-def fit_lasso(nodes, lo, hi, rows, loss, lam, tolerance, most, w, reached):
-    """Fit the Lasso models of nodes lo … hi−1 of the list.
-
-    Parameters
-    ----------
-    nodes : array of int32, shape (nodes,)
-        The list of nodes.
-    lo, hi : int
-        The range of the list to fit.
-    rows : Rows
-        The records of all nodes.
-    loss : Loss
-        The loss function.
-    lam : array of float64, shape (nodes,)
-        The λ of each node.
-    tolerance : float
-        The distance from the minimum at which the iteration ends.
-    most : int
-        The largest number of steps.
-    w : array of float64, shape (nodes · models, features)
-        The output: row e·models + m is model m of nodes[e].
-    reached : array of float64, shape (nodes, models)
-        The output: the remaining distance from the minimum.
-    """
-    models, features = reached.shape[1], padded(rows.x.shape[1], LANES // 2)
-    part, nothing = Part(np.empty(0, np.int32), 0, True), np.empty((0, 0))
-    largest = most_records(nodes, lo, hi, rows)
-    flat, model = np.empty(features * largest, np.float32), np.empty(features)
-    scratch = make_scratch(features, largest)
-    for e in range(lo, hi):
-        n = count(rows, nodes[e], part)
-        size = padded(n, LANES)
-        z = flat[: features * size].reshape(features, size)
-        for m in range(models):
-            model[:] = 0
-            reached[e, m] = 0
-            if n > 0:
-                lay_out(rows, nodes[e], m, models, part, z)
-                reached[e, m] = lasso(z, n, size, lam[e], nothing, loss, tolerance, most, model, scratch)
-            for f in range(w.shape[1]):
-                w[e * models + m, f] = model[f]

@@ -77,54 +77,6 @@ def most_records(nodes, lo, hi, rows):
     return padded(most, LANES)
 
 
-@kernel
-def fit_nodes(nodes, lo, hi, rows, part, loss, ridge, linear, tolerance, most, w, reached):
-    """Fit the models of nodes lo … hi−1 of the list.
-
-    Parameters
-    ----------
-    nodes : array of int32, shape (nodes,)
-        The list of nodes.
-    lo, hi : int
-        The range of the list to fit.
-    rows : Rows
-        The records of all nodes.
-    part : Part
-        The records to use.
-    loss : Loss
-        The loss function.
-    ridge : array of float64, shape (nodes,)
-        The regularisation of each node.
-    linear : array of float64, shape (nodes · models, features) or (0, 0)
-        The linear terms: row e·models + m is that of model m of nodes[e].
-    tolerance : float
-        The length of the gradient at which the iteration ends.
-    most : int
-        The largest number of steps.
-    w : array of float64, shape (nodes · models, features)
-        The output: row e·models + m is model m of nodes[e].
-    reached : array of float64, shape (nodes, models)
-        The output: the length of the final gradient.
-    """
-    models, features = reached.shape[1], padded(rows.x.shape[1], LANES // 2)
-    largest = most_records(nodes, lo, hi, rows)
-    flat, model = np.empty(features * largest, np.float32), np.empty(features)
-    scratch = make_scratch(features, largest)
-    for e in range(lo, hi):
-        n = count(rows, nodes[e], part)
-        size = padded(n, LANES)
-        z = flat[: features * size].reshape(features, size)
-        for m in range(models):
-            model[:] = 0
-            reached[e, m] = 0
-            if n > 0:
-                lay_out(rows, nodes[e], m, models, part, z)
-                row = e * models + m
-                reached[e, m] = minimise(z, n, size, ridge[e], linear, row, loss, tolerance, most, model, scratch)
-            for f in range(w.shape[1]):
-                w[e * models + m, f] = model[f]
-
-
 # ----------------------------------------------------------------------------------------------------- cross-validation
 
 

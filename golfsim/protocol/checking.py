@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from golfsim.core.errors import UserError, closest
-from golfsim.core.kernels import USERS
 from golfsim.protocol.base import LayerConfig, Protocol
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
+OURS = {"golfsim", "protocols", "builtins", "typing"}
 RANDOM = {"np.random", "numpy.random", "random"}  # whose numbers are not a function of the seed
 
 
@@ -123,7 +123,8 @@ def _any_number(function: Any) -> bool:
 
 
 def _of_user(cls: type[Any]) -> bool:
-    return cls.__module__.startswith(USERS)
+    """Return whether a class is the user's: that of a protocol file, of a module next to it, or of another package."""
+    return cls.__module__.partition(".")[0] not in OURS
 
 
 def _where(cls: type[Any], method: str = "", attribute: str = "") -> str:

@@ -1,11 +1,11 @@
-"""Test a protocol against the contract that every protocol keeps.
+"""Test a protocol against the contract that every protocol fulfils.
 
 In a test of your own::
 
     from pathlib import Path
     from golfsim.testing import contract
 
-    def test_my_protocol_keeps_the_contract():
+    def test_my_protocol_fulfils_the_contract():
         contract(
             {"use": "push_sum.py:PushSum", "peers": "peers"},
             below=[{"name": "peers", "use": "uniform"}],
@@ -151,7 +151,7 @@ def state(run: Simulation) -> dict[str, tuple[Any, ...]]:
 
 
 def _choices(run: Simulation) -> list[int]:
-    """Return whom an overlay names, whose rows and state may show nothing."""
+    """Return the peers that an overlay chooses; its rows and its state may not show them."""
     layer, world = run.layer(SUBJECT), run.world
     return layer.choose(world, world.order, layer.key("contract")).tolist() if isinstance(layer, Overlay) else []
 
@@ -165,7 +165,7 @@ def _same(one: Simulation, other: Simulation, what: str) -> None:
 
 
 def same_seed(subject: Subject) -> None:
-    """The same seed gives the same rows and the same state."""
+    """Check that the same seed gives the same rows and the same state."""
     tree = subject.tree(churn=CHURN, transport=subject.accepted("loss", "delay"))
     one, other = subject.finished(tree), subject.finished(tree)
     assert len(rows(one)) >= CYCLES, "the log is empty"
@@ -173,7 +173,7 @@ def same_seed(subject: Subject) -> None:
 
 
 def another_seed(subject: Subject) -> None:
-    """Another seed gives other rows, another state or other peers, and rows of the same metrics."""
+    """Check that another seed gives other rows, another state or other peers, and rows of the same metrics."""
     one, other = (subject.finished(subject.tree(seed=seed)) for seed in (1, 2))
     assert one.log.names == other.log.names, "another seed gives other metrics"
     differ = rows(one) != rows(other) or state(one) != state(other) or _choices(one) != _choices(other)
@@ -182,7 +182,7 @@ def another_seed(subject: Subject) -> None:
 
 @contextmanager
 def _small_shares() -> Iterator[None]:
-    """Let also small networks be shared out among threads."""
+    """Divide also small networks among threads."""
     before, threads.SMALLEST_SHARE = threads.SMALLEST_SHARE, 4
     try:
         yield
@@ -191,7 +191,7 @@ def _small_shares() -> Iterator[None]:
 
 
 def any_number_of_threads(subject: Subject) -> None:
-    """One, two and four threads give the same bits."""
+    """Check that one, two and four threads give the same bits."""
     for faults in ((), ("loss",), ("loss", "delay")):
         transport = subject.accepted(*faults, seen=False)
         tree = subject.tree(seen=False, number=301, cycles=5, churn=CHURN, transport=transport)
@@ -207,7 +207,7 @@ def per_node(layer: Protocol[Any]) -> dict[str, Any]:
 
 
 def offline_nodes_rest(subject: Subject) -> None:
-    """The state of an offline node does not change, and nothing becomes NaN or infinite."""
+    """Check that the state of an offline node does not change, and that nothing becomes NaN or infinite."""
     for order in ("fixed", "shuffled"):
         transport = subject.accepted("loss", "delay", seen=False)
         run = subject.simulation(subject.tree(seen=False, cycles=15, churn=CHURN, transport=transport, order=order))
@@ -225,7 +225,7 @@ def offline_nodes_rest(subject: Subject) -> None:
 
 
 def few_nodes(subject: Subject) -> None:
-    """The run continues when only one node is online, and when none is."""
+    """Check that the run continues when only one node is online, and when none is."""
     for left in (0, 1):
         crash = {"kind": "crash", "at": 3, "number": NODES - left}
         run = subject.finished(subject.tree(churn=crash, transport=subject.accepted("loss", "delay")))
@@ -234,7 +234,10 @@ def few_nodes(subject: Subject) -> None:
 
 
 def faults(subject: Subject) -> None:
-    """A fault of the network is refused with a message, or messages add up: sent = delivered + lost + in transit."""
+    """Check that a fault of the network is refused with a message, or that messages add up.
+
+    They add up if sent = delivered + lost + in transit.
+    """
     for fault, transport in FAULTS.items():
         tree = subject.tree(seen=False, cycles=12, transport=transport)
         layers = [*subject.below, {"name": SUBJECT} | dict(subject.layer)]
@@ -258,7 +261,7 @@ def _adds_up(run: Simulation, fault: str) -> None:
 
 
 def resumed(subject: Subject) -> None:
-    """A run that is interrupted and resumed ends as an uninterrupted one, with any number of threads."""
+    """Check that an interrupted and resumed run ends as an uninterrupted one, with any number of threads."""
     tree = subject.tree(churn=CHURN, transport=subject.accepted("loss", "delay"), order="shuffled")
     straight = subject.finished(tree)
     for at in (1, 4):
@@ -275,7 +278,7 @@ def resumed(subject: Subject) -> None:
 
 
 def schedule(subject: Subject) -> None:
-    """A layer acts only in the cycles of its schedule."""
+    """Check that a layer acts only in the cycles of its schedule."""
     scheduled = replace(subject, layer=dict(subject.layer) | {"first": 3, "until": 7, "every": 2})
     run = scheduled.simulation(scheduled.tree(seen=False, cycles=10))
     changed = []
@@ -294,7 +297,7 @@ def schedule(subject: Subject) -> None:
 
 
 def mail_after_a_rest(subject: Subject) -> None:
-    """A layer that rests gets the messages of earlier cycles when it acts again."""
+    """Check that a layer that rests gets the messages of earlier cycles when it acts again."""
     if not subject.accepted("delay", seen=False):
         return
     for every, delay in ((2, 1), (3, 1), (4, 2), (5, 3)):
@@ -309,7 +312,7 @@ def mail_after_a_rest(subject: Subject) -> None:
 
 
 def other_layers(subject: Subject) -> None:
-    """Further layers in the stack change none of its numbers."""
+    """Check that further layers in the stack change none of its numbers."""
     tree = subject.tree(churn=CHURN, transport=subject.accepted("loss"))
     alone = subject.finished(tree)
     first, last = BYSTANDERS
@@ -319,7 +322,7 @@ def other_layers(subject: Subject) -> None:
 
 
 def public_state(subject: Subject) -> None:
-    """Public attributes are arrays, numbers or mailboxes."""
+    """Check that public attributes are arrays, numbers or mailboxes."""
     run = subject.simulation(subject.tree())
     run.step()
     for name, array in run.layer(SUBJECT).state().items():
@@ -328,7 +331,7 @@ def public_state(subject: Subject) -> None:
 
 
 def own_draws(subject: Subject) -> None:
-    """Its keys depend on the seed of the run, its name and the purpose."""
+    """Check that its keys depend on the seed of the run, its name and the purpose."""
     run = Simulation(Scenario.of(subject.tree(seed=5), subject.folder), run=3)
     for name, layer in run.layers.items():
         assert layer.key("some purpose") == rng.key(7, name, "some purpose")
@@ -357,12 +360,12 @@ def _one(messages: list[str], *parts: str) -> None:
 
 
 def unknown_key(subject: Subject) -> None:
-    """An unknown key is refused, and the nearest one is named."""
+    """Check that an unknown key is refused, and that the nearest one is named."""
     _one(complaint(subject, lambda layer: layer.update(evry=2)), "subject.evry: unknown key", "every")
 
 
 def wrong_types(subject: Subject) -> None:
-    """A value of a wrong type is refused with its key, and no value is converted."""
+    """Check that a value of a wrong type is refused with its key, and that no value is converted."""
     for key, field in keys_of(subject).items():
         if key not in ("name", "use"):
             table = get_origin(field.annotation) is dict or field.discriminator
@@ -375,7 +378,7 @@ def wrong_types(subject: Subject) -> None:
 
 
 def missing_keys(subject: Subject) -> None:
-    """A required key that is missing is named, and all other keys have defaults."""
+    """Check that a missing required key is named, and that all other keys have defaults."""
     required = {key for key, field in keys_of(subject).items() if field.is_required()} - {"name", "use"}
     assert required <= set(subject.layer), f"the smallest table lacks {required - set(subject.layer)}"
     for key in sorted(required):

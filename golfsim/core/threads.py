@@ -51,7 +51,7 @@ def _helper() -> SimpleQueue[tuple[Work, Done]]:
             except BaseException as error:  # raised in the thread that waits for the work
                 done.put(error)
 
-    Thread(target=serve, name="golfsim beside", daemon=True).start()
+    Thread(target=serve, name="golfsim second thread", daemon=True).start()
     return queue
 
 

@@ -135,11 +135,11 @@ def test_heavy_events_are_shared_out_however_few_they_are():
 def test_work_in_a_second_thread_has_ended_when_it_is_awaited_and_its_error_is_raised():
     beside, gate, found = Beside(), threading.Event(), []
     beside.begin(lambda: (gate.wait(), found.append(threading.current_thread().name)))
-    assert not found, "it goes on beside"
+    assert not found, "it continues in parallel"
     gate.set()
     beside.end()
-    assert found == ["golfsim beside"]
+    assert found == ["golfsim second thread"]
     beside.begin(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         beside.end()
-    beside.end()  # told once
+    beside.end()  # raised once

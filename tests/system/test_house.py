@@ -1,6 +1,7 @@
 """House rules that no linter holds: annotations, assertions, light imports, and which way imports go."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,16 @@ def test_the_ledger_is_the_only_door_to_a_record_s_budget():
             names = [ast.unparse(target) for target in targets if isinstance(target, ast.Subscript)]
             writers += [path.name for name in names if "ledger.visits" in name or "budget.visits" in name]
     assert set(writers) == {"ledger.py"}
+
+
+def test_only_the_delivery_rule_decides_whether_a_message_arrives():
+    """No other file compares a draw with the loss, or the sides of a cut, but to find contacts and pairs."""
+    deciding = {
+        path.name for path in SOURCES if re.search(r"< (wire\.)?loss\b|>= loss\b", path.read_text(encoding="utf-8"))
+    }
+    sides = {path.name for path in SOURCES if re.search(r"\bside\[.*(==|!=)", path.read_text(encoding="utf-8"))}
+    assert deciding == {"delivery.py"}
+    assert sides == {"delivery.py", "overlay.py", "transport.py"}
 
 
 def test_a_run_loads_neither_anonml_nor_the_course_unless_it_uses_them(tmp_path):

@@ -48,7 +48,7 @@ class MiniBatchDescent(NamedTuple):
 
 
 @kernel
-def by_newton(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
+def _by_newton(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
     """Fit one model by Newton's method; the parameters are those of `solve`."""
     row = e * models + m
     return minimise(
@@ -67,7 +67,7 @@ def by_newton(method, rows, e, node, m, models, part, n, z, flat, model, scratch
 
 
 @kernel
-def by_lasso(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
+def _by_lasso(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
     """Fit one model by proximal Newton steps; the parameters are those of `solve`."""
     return lasso(
         z, n, z.shape[1], method.lam[e], method.nothing, method.loss, method.tolerance, method.most, model, scratch
@@ -75,7 +75,7 @@ def by_lasso(method, rows, e, node, m, models, part, n, z, flat, model, scratch)
 
 
 @kernel
-def by_descent(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
+def _by_descent(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
     """Fit one model by mini-batch descent; the parameters are those of `solve`."""
     lam, loss = method.lam[e], method.loss
     gamma = best_rate(rows, node, m, models, method.fold, method.rates, method.batch, lam, loss, flat, model, scratch)
@@ -85,7 +85,7 @@ def by_descent(method, rows, e, node, m, models, part, n, z, flat, model, scratc
     return 0.0
 
 
-METHODS = {Ridge: by_newton, Lasso: by_lasso, MiniBatchDescent: by_descent}
+METHODS = {Ridge: _by_newton, Lasso: _by_lasso, MiniBatchDescent: _by_descent}
 
 
 def solve(

@@ -77,7 +77,7 @@ def hop(start, neighbour, pool, online, wire, at, held, path):
             there = next_node(start, neighbour, pool, online, here, row, draw(wire.key, wire.cycle, walker, 2 * step))
             if there < 0:
                 break
-            if not count(wire, passes(wire, here, there, draw(wire.key, wire.cycle, walker, 2 * step + 1))):
+            if not count(wire, passes(wire, here, there, walker, 2 * step + 1)):
                 held[walker] = here
                 at[walker] = LOST
                 break
@@ -137,7 +137,7 @@ def depart(start, neighbour, pool, online, wire, at, to, held):
             if there >= 0:
                 held[walker] = here
                 at[walker] = LOST
-                if count(wire, passes(wire, here, there, draw(wire.key, wire.cycle, walker, 1))):
+                if count(wire, passes(wire, here, there, walker, 1)):
                     to[walker] = there
 
 

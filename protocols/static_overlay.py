@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel
-from golfsim.core.rng import below, draw
+from golfsim.core.rng import below, draw, item
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
 
@@ -35,7 +35,7 @@ def choose_neighbour(start, neighbour, nodes, online, cycle, key, k, oracle, pee
                 count += online[neighbour[place]]
         peer[e] = -1
         if count > 0:
-            left = below(draw(key, cycle, i, k[e if k.size > 1 else 0]), count)
+            left = below(draw(key, cycle, i, item(k, e)), count)
             for place in range(start[i], start[i + 1]):
                 if not oracle or online[neighbour[place]]:
                     if left == 0:

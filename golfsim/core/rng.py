@@ -8,9 +8,11 @@ number of threads can change a number, and a new layer does not change the numbe
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numba
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import inlined, kernel
@@ -82,6 +84,16 @@ def unit(h):
 def below(h, n):
     """Turn a draw into an integer from 0 to n−1."""
     return np.int64(np.float64(h >> 11) * 2.0**-53 * n)
+
+
+def item(k: Any, e: int) -> Any:
+    """Return k, or its entry e if k is an array: kernels take both, and are compiled for each."""
+    return k[e] if isinstance(k, np.ndarray) else k
+
+
+@overload(item, jit_options={"_nrt": False, "forceinline": True})
+def _compiled_item(k, e):
+    return (lambda k, e: k[e]) if isinstance(k, numba.types.Array) else (lambda k, e: k)
 
 
 @kernel

@@ -36,18 +36,13 @@ def reaches(wire, src, dst):
 
 
 @inlined
-def passes(wire, src, dst, h):
-    """Return whether a message from src to dst arrives; the random bits h decide whether it is lost.
+def passes(wire, src, dst, node, k):
+    """Return whether a message from src to dst arrives; draw k of a node decides whether it is lost by chance.
 
     This is the rule. It does not count the message.
     """
-    return not (wire.loss > 0 and unit(h) < wire.loss) and reaches(wire, src, dst)
-
-
-@inlined
-def loss_draw(wire, node, k):
-    """Return the random bits that decide about message k of a node in this cycle."""
-    return draw(wire.key, wire.cycle, node, 2 * k)
+    lost = wire.loss > 0 and unit(draw(wire.key, wire.cycle, node, k)) < wire.loss
+    return not lost and reaches(wire, src, dst)
 
 
 @inlined
@@ -68,7 +63,7 @@ def arrives(wire, src, dst, k):
 
     A node that sends several messages of one kind in a cycle gives each another k.
     """
-    return count(wire, passes(wire, src, dst, loss_draw(wire, src, k)))
+    return count(wire, passes(wire, src, dst, src, 2 * k))
 
 
 @inlined
@@ -77,7 +72,7 @@ def answer_arrives(wire, src, dst, k):
 
     A node may answer many requests in a cycle, but it sends few. So k is that of the request: a number of dst.
     """
-    return count(wire, passes(wire, src, dst, loss_draw(wire, dst, k)))
+    return count(wire, passes(wire, src, dst, dst, 2 * k))
 
 
 @kernel
@@ -112,7 +107,7 @@ def send_all(wire, k, src, dst, nodes, out):
         if dst[e] >= nodes:
             return np.int64(dst[e])
         sent += there
-        there = there and passes(wire, src[e], dst[e], loss_draw(wire, src[e], k[e if k.size > 1 else 0]))
+        there = there and passes(wire, src[e], dst[e], src[e], 2 * k[e if k.size > 1 else 0])
         out[e] = there
         passed += there
     wire.counts[SENT] += sent

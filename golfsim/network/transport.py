@@ -303,6 +303,8 @@ class Transport(Stateful):
 
 def node_numbers(nodes: Any, name: str) -> NDArray[np.int32]:
     """Return node numbers as kernels take them; refuse what is no array of integers."""
+    if getattr(nodes, "dtype", None) == np.int32 and nodes.ndim == 1:
+        return nodes  # type: ignore[no-any-return]
     array = np.asarray(nodes)
     if array.dtype.kind not in "iu" or array.ndim != 1:
         what = f"{name}: expected one node number per entry (int32); got {array.dtype} with {array.ndim} dimensions"

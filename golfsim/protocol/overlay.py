@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import kernel
-from golfsim.core.rng import below, draw
+from golfsim.core.rng import below, draw, item
 from golfsim.network.transport import node_numbers
 from golfsim.protocol.base import LayerConfig, Protocol
 
@@ -32,8 +32,8 @@ def choose_from_pool(nodes, pool, cycle, key, k, peer):
         Who may be chosen, in rising order.
     cycle, key
         Of the draws.
-    k : int64 array, [nodes] or [1]
-        The number of the draw of each node in this cycle, or one number for all.
+    k : int, or int64 array, [nodes]
+        The number of the draw in this cycle, one for all nodes or one per node.
     peer : int32 array, [nodes]
         Filled with the chosen peers.
     """
@@ -44,7 +44,7 @@ def choose_from_pool(nodes, pool, cycle, key, k, peer):
         others = pool.size - inside
         peer[e] = -1
         if others > 0:
-            index = below(draw(key, cycle, i, k[e if k.size > 1 else 0]), others)
+            index = below(draw(key, cycle, i, item(k, e)), others)
             peer[e] = pool[index + 1 if inside and index >= place else index]
 
 
@@ -60,13 +60,13 @@ def choose_from_all(nodes, count, cycle, key, k, peer):
         The number of nodes of the network.
     cycle, key
         Of the draws.
-    k : int64 array, [nodes] or [1]
-        The number of the draw of each node in this cycle, or one number for all.
+    k : int, or int64 array, [nodes]
+        The number of the draw in this cycle, one for all nodes or one per node.
     peer : int32 array, [nodes]
         Filled with the chosen peers.
     """
     for e in range(nodes.size):
-        index = below(draw(key, cycle, nodes[e], k[e if k.size > 1 else 0]), count - 1)
+        index = below(draw(key, cycle, nodes[e], item(k, e)), count - 1)
         peer[e] = index + (index >= nodes[e])
 
 
@@ -83,7 +83,7 @@ def random_contacts(
         mine = side[nodes] == value if side.size else np.ones(nodes.size, np.bool_)
         pool = np.flatnonzero(among & (side == value if side.size else True)).astype(np.int32)
         found = np.empty(int(mine.sum()), np.int32)
-        choose_from_pool(nodes[mine], pool, world.cycle, key, np.array([k]), found)
+        choose_from_pool(nodes[mine], pool, world.cycle, key, k, found)
         contacts[mine] = found
     return contacts
 
@@ -113,14 +113,14 @@ class Overlay(Protocol[C]):
 
     def numbers(
         self, world: World, nodes: NDArray[np.int32], k: int | NDArray[np.int64]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    ) -> tuple[NDArray[np.int32], int | NDArray[np.int64]]:
         """Return nodes and k as kernels take them; refuse the same (node, k) twice, which would draw the same peer."""
-        if nodes is world.order and np.ndim(k) == 0:
-            return nodes, np.array([k], np.int64)
-        nodes, numbers = node_numbers(nodes, f"{self.name}.choose: nodes"), np.atleast_1d(np.asarray(k, np.int64))
-        if np.ndim(k) and numbers.shape != nodes.shape:
+        if nodes is world.order and isinstance(k, int):
+            return nodes, k
+        nodes, numbers = node_numbers(nodes, f"{self.name}.choose: nodes"), np.asarray(k, np.int64)
+        if numbers.ndim and numbers.shape != nodes.shape:
             raise ValueError(f"{self.name}.choose: k has {numbers.size} entries for {nodes.size} nodes")
         pairs = np.column_stack([nodes, np.broadcast_to(numbers, nodes.shape)])
         if len(np.unique(pairs, axis=0)) < nodes.size:
             raise ValueError(f"{self.name}.choose: the same (node, k) twice; a node that asks twice needs another k")
-        return nodes, numbers
+        return nodes, numbers if numbers.ndim else int(numbers)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from golfsim.core.kernels import inlined, kernel
-from golfsim.core.rng import below, draw
+from golfsim.core.rng import below, draw, item
 from golfsim.network.transport import NO_PAIRS
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay, random_contacts
@@ -84,8 +84,8 @@ def choose_from_views(views, nodes, online, cycle, key, k, oracle, peer):
         Who is online; no entries while all nodes are.
     cycle, key
         Of the draws.
-    k : int64 array, [nodes] or [1]
-        The number of the draw of each node in this cycle, or one number for all.
+    k : int, or int64 array, [nodes]
+        The number of the draw in this cycle, one for all nodes or one per node.
     oracle : bool
         Whether an offline peer is replaced by an online one of the view.
     peer : int32 array, [nodes]
@@ -95,7 +95,7 @@ def choose_from_views(views, nodes, online, cycle, key, k, oracle, peer):
         size = known(views, nodes[e])
         peer[e] = NONE
         if size > 0:
-            index = below(draw(key, cycle, nodes[e], k[e if k.size > 1 else 0]), size)
+            index = below(draw(key, cycle, nodes[e], item(k, e)), size)
             peer[e] = live_peer(views, nodes[e], index, size, online, oracle)
 
 

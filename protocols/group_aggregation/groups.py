@@ -19,7 +19,7 @@ Nodes = NDArray[np.int32]
 
 
 @kernel
-def join_over_views(order, start, neighbour, pool, able, wire, size, key, group_of):
+def join_over_views(order, start, neighbour, pool, able, wire, size, group_of):
     """Let nodes in acting order propose themselves as curators to the nodes that they know.
 
     A proposal goes to random members of the view, one after the other, until enough have joined. A node that is able
@@ -37,11 +37,9 @@ def join_over_views(order, start, neighbour, pool, able, wire, size, key, group_
     able : bool array, [nodes]
         Who may be in a group.
     wire : Wire
-        Decides which messages arrive, and counts them.
+        Decides which messages arrive, and counts them; its key is also that of the draws of members.
     size : int
         The number of members of a group, the curator included.
-    key : uint64
-        Of the draws.
     group_of : int32 array, [nodes]
         The curator of each node's group, or −1; changed in place.
     """
@@ -58,14 +56,14 @@ def join_over_views(order, start, neighbour, pool, able, wire, size, key, group_
         for place in range(known):
             if members == size:
                 break
-            other = place + below(draw(key, wire.cycle, i, 3 * place), known - place)
+            other = place + below(draw(wire.key, wire.cycle, i, 3 * place), known - place)
             view[place], view[other] = view[other], view[place]
             j = view[place]
             if j == i:
                 continue
-            if not count(wire, passes(wire, i, j, draw(key, wire.cycle, i, 3 * place + 1))):
+            if not count(wire, passes(wire, i, j, i, 3 * place + 1)):
                 continue
-            answered = count(wire, passes(wire, j, i, draw(key, wire.cycle, i, 3 * place + 2)))
+            answered = count(wire, passes(wire, j, i, i, 3 * place + 2))
             if answered and able[j] and group_of[j] < 0:
                 joined[members] = j
                 members += 1

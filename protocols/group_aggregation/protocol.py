@@ -332,8 +332,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         nothing = np.empty(0, np.int64)
         start, neighbour = (nothing, nothing) if links is None else (links.indptr, links.indices)
         graph = start.astype(np.int64), neighbour.astype(np.int64), np.flatnonzero(world.online)
-        wire = world.transport.wire(self, "proposal", 16)
-        join_over_views(world.order, *graph, able, wire, self.config.group, self.key("group"), self.group_of)
+        wire = world.transport.wire(self, "proposal", 16)._replace(key=self.key("group"))
+        join_over_views(world.order, *graph, able, wire, self.config.group, self.group_of)
         return np.flatnonzero((self.group_of != NOBODY) & ~before).astype(np.int32)
 
     def _told(self, world: World, kind: str, src: Nodes, dst: Nodes, size: int) -> NDArray[np.bool_]:

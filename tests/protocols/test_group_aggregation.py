@@ -152,8 +152,8 @@ def test_groups_over_views_are_those_of_the_reference(seed, size, loss, view, cu
     neighbour = np.concatenate([np.empty(0, np.int64), *views])
     empty = side if cut else side[:0]
     counts = np.zeros(4, np.int64)
-    wire = Wire(np.uint64(0), 3, loss, online, empty, True, 16, counts)
-    join_over_views(order, start, neighbour, everybody, able, wire, size, key, group_of)
+    wire = Wire(key, 3, loss, online, empty, True, 16, counts)
+    join_over_views(order, start, neighbour, everybody, able, wire, size, group_of)
     groups, sent, lost = naive.groups_over_views(order, views, able, online, side, size, key, 3, loss)
     assert counts.tolist() == [sent, sent - lost, lost, 16 * sent]
     found = {int(c): set(np.flatnonzero(group_of == c)) for c in set(group_of) - {NOBODY}}

@@ -144,7 +144,7 @@ def test_choose_takes_a_random_entry_and_with_the_oracle_a_live_one(rng, oracle,
         online = rng.random(nodes) < 0.5
         asking = np.flatnonzero(online).astype(np.int32)
         peer = np.empty(asking.size, np.int32)
-        choose_from_views(table, asking, online, cycle, KEY, np.array([k]), oracle, peer)
+        choose_from_views(table, asking, online, cycle, KEY, k, oracle, peer)
         for i, j in zip(asking, peer.tolist(), strict=True):
             index = naive.below(naive.draw(KEY, cycle, i, k), len(views[i])) if views[i] else None
             if index is None:

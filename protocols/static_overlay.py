@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel
 from golfsim.core.rng import below, draw, item
+from golfsim.core.settings import FileName
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
 
@@ -68,7 +69,7 @@ class StaticOverlayConfig(LayerConfig):
         None, description="a networkx generator by name, e.g. “random_regular_graph”; its `n` is the number of nodes"
     )
     arguments: dict[str, Any] = Field({}, description="the generator's other arguments, e.g. { d = 20 }")
-    file: str | None = Field(
+    file: FileName | None = Field(
         None,
         description="an edge list: two node numbers a line, # begins a comment; or an adjacency matrix as scipy.sparse "
         "saves it (.npz); relative to the scenario file",

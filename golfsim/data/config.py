@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from golfsim.core.settings import Settings
+from golfsim.core.settings import FileName, Settings
 
 Interval = tuple[float, float]
 
@@ -15,13 +15,13 @@ class DataConfig(Settings):
     """`[data]`: the records and how they are scaled."""
 
     set: str | None = Field(None, description="name of a data set that has a card (`golfsim list datasets`)")
-    file: str | None = Field(
+    file: FileName | None = Field(
         None,
         description="your own data in place of `set`: a CSV, Parquet, npz or svmlight file; the path is relative to "
         "the scenario file",
     )
     label: str | None = Field(None, description="the label column of `file` (CSV, Parquet); default: the last column")
-    test_file: str | None = Field(None, description="a file with the test records, in the format of `file`")
+    test_file: FileName | None = Field(None, description="a file with the test records, in the format of `file`")
     split: Literal["clean", "as-published"] = Field(
         "clean", description="the split into training and test records: that of the card, or that of the papers"
     )

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.maths import exp_of, log_of, power_of
-from golfsim.core.settings import Settings, Share
+from golfsim.core.settings import FileName, Settings, Share
 from golfsim.core.state import Stateful
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ class TraceConfig(ChurnSettings):
     """Who was online when is read from a file: CSV with columns node, from, until, an online interval a line."""
 
     kind: Literal["trace"]
-    file: str = Field(description="the CSV file, relative to the scenario file; “until” is the first moment offline")
+    file: FileName = Field(
+        description="the CSV file, relative to the scenario file; “until” is the first moment offline"
+    )
     cycle_seconds: float | None = Field(
         None, gt=0, description="times are in seconds and a cycle lasts so many; default: times are cycles"
     )

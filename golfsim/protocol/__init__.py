@@ -8,6 +8,7 @@ from golfsim.core.kernels import inlined, kernel, leaf
 from golfsim.core.maths import dot, exp, log
 from golfsim.core.metrics import Metric
 from golfsim.core.rng import STEP, below, draw, integers, mix, permutation, sample, stream, uniform, unit
+from golfsim.core.settings import FileName
 from golfsim.core.simd import prefetch
 from golfsim.network.delivery import Wire, answer_arrives, arrives
 from golfsim.network.mailbox import Mailbox
@@ -20,8 +21,8 @@ from golfsim.protocol.records import Records, sign_for
 from golfsim.protocol.views import ViewConfig, ViewOverlay
 
 __all__ = [
-    "STEP", "Audited", "Layer", "LayerConfig", "Learner", "Mailbox", "Metric", "Overlay", "Protocol", "Records",
-    "ViewConfig", "ViewOverlay", "Wire", "World", "answer_arrives", "arrives", "below", "classify", "dot", "draw",
+    "STEP", "Audited", "FileName", "Layer", "LayerConfig", "Learner", "Mailbox", "Metric", "Overlay", "Protocol",
+    "Records", "ViewConfig", "ViewOverlay", "Wire", "World", "answer_arrives", "arrives", "below", "classify", "dot", "draw",
     "exp", "find", "inlined", "installed", "integers", "kernel", "leaf", "log", "mix", "permutation", "prefetch",
     "random_contacts", "sample", "score", "sign_for", "stream", "uniform", "unit",
 ]  # fmt: skip

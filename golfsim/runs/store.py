@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -97,21 +97,20 @@ def content_of(scenario: Scenario) -> str:
     from golfsim.data.loading import digest
 
     essence = scenario.essence()
-    parts = [essence, code_version(), _inputs(essence, scenario.folder), _plugins(essence, scenario.folder)]
+    parts = [essence, code_version(), _inputs(scenario), _plugins(essence, scenario.folder)]
     if scenario.data is not None:
         parts.append(digest(scenario.data, scenario.folder))
     return _sha256(json.dumps(parts, sort_keys=True))
 
 
-def _inputs(essence: Any, folder: Path) -> dict[str, str]:
+def _inputs(scenario: Scenario) -> dict[str, str]:
     """Return the hash of each file that a scenario names: traces, graphs, and the sources of users' protocols."""
     found = {}
-    for text in _texts(essence):
-        file, _, _ = text.rpartition(":")
-        if file.endswith(".py"):
-            found[text] = digest_of(sorted((folder / file).parent.glob("*.py")))
-        elif is_file(folder / text):
-            found[text] = digest_of([folder / text])
+    for name in scenario.files():
+        if is_file(scenario.folder / name):
+            found[name] = digest_of([scenario.folder / name])
+    for file in scenario.code_files():
+        found[file.name] = digest_of(sorted(file.parent.glob("*.py")))
     return found
 
 
@@ -125,14 +124,6 @@ def _plugins(essence: Any, folder: Path) -> dict[str, str]:
         if not any(root in source.parents for root in ROOTS):
             found[use] = digest_of(sorted(source.parent.glob("*.py")))
     return found
-
-
-def _texts(tree: Any) -> Iterator[str]:
-    if isinstance(tree, str):
-        yield tree
-    elif isinstance(tree, dict | list | tuple):
-        for value in tree.values() if isinstance(tree, dict) else tree:
-            yield from _texts(value)
 
 
 def _sha256(text: str) -> str:

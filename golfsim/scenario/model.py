@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,6 +63,7 @@ class Scenario(Settings):
 
     _source: Source = PrivateAttr()
     _layers: list[dict[str, Any]] = PrivateAttr()  # the checked settings of each layer
+    _files: tuple[str, ...] = PrivateAttr()  # the names of files in all settings
 
     @classmethod
     def load(cls, file: str | Path, changes: Changes = (), *, allow_code: bool = False) -> Scenario:
@@ -141,7 +142,8 @@ class Scenario(Settings):
         found += _cross_checks(scenario, layers, {problem.path[0] for problem in found})
         if found:
             raise source.complain(found)
-        configs = (layer.config for layer in layers.values())
+        configs = [layer.config for layer in layers.values()]
+        scenario._files = tuple(name for table in (scenario, *configs) for name in table.files())
         scenario._layers = [config.model_dump(mode="json", by_alias=True, exclude_none=True) for config in configs]
         return scenario
 
@@ -169,6 +171,10 @@ class Scenario(Settings):
     def stack(self, seed: int, raw: RawRecords | None) -> Layers:
         """Return the layers of a run by name, lowest first, before `setup`; `raw` holds the nodes' own records."""
         return _build(self._source, seed, raw)[0]
+
+    def files(self) -> Iterator[str]:
+        """Return the names of all files that the settings of the scenario and of its layers refer to."""
+        yield from self._files if hasattr(self, "_files") else super().files()
 
     def code_files(self) -> list[Path]:
         """Return the user's own files that contain code of the layers."""

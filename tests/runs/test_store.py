@@ -17,7 +17,7 @@ from helpers import AVERAGING, HERE, tree
 import golfsim
 from golfsim.core.errors import UserError
 from golfsim.data import loading
-from golfsim.protocol import base
+from golfsim.protocol import loading as loading_of_protocols
 from golfsim.protocol.loading import installed
 from golfsim.runs import batch, status, store
 from golfsim.runs.interrupt import Interrupt
@@ -261,7 +261,9 @@ def test_the_sources_of_another_packages_protocol_are_part_of_the_content(tmp_pa
     (tmp_path / "offered.py").write_text((HERE / "user_protocols/averaging.py").read_text())
     monkeypatch.syspath_prepend(tmp_path)
     point = metadata.EntryPoint("offered", "offered:Averaging", "golfsim.protocols")
-    monkeypatch.setattr(base, "installed", lambda: {"uniform": installed()["uniform"], "offered": point})
+    monkeypatch.setattr(
+        loading_of_protocols, "installed", lambda: {"uniform": installed()["uniform"], "offered": point}
+    )
     table = tree(PEERS, AVERAGING | {"use": "offered"}, nodes=3)
     before = store.content_of(Scenario.of(table))
     (tmp_path / "helper.py").write_text("x = 1\n")
@@ -423,3 +425,19 @@ def test_any_label_makes_a_folder_inside_the_results(tmp_path, label):
     assert not found.failures
     assert [file.name for file in tmp_path.iterdir()] == ["r"]
     assert load(out)["case"].unique().tolist() == [label]
+
+
+def test_only_settings_that_name_files_are_taken_for_files(tmp_path):
+    """`golfsim run s.toml > log` in the scenario's folder: observe.every = “log” is no file."""
+    from golfsim.runs.store import content_of
+
+    table = tree({"name": "peers", "use": "newscast", "view": 3}, observe={"every": "log"})
+    before = content_of(Scenario.of(table, tmp_path))
+    for name in ("log", "peers", "newscast", "oracle", "fixed", "none"):
+        (tmp_path / name).write_text("anything")
+    assert content_of(Scenario.of(table, tmp_path)) == before
+    (tmp_path / "trace.csv").write_text("node,from,until\n0,1,5\n")
+    traced = table | {"churn": {"kind": "trace", "file": "trace.csv", "assign": "repeat"}}
+    first = content_of(Scenario.of(traced, tmp_path))
+    (tmp_path / "trace.csv").write_text("node,from,until\n0,1,6\n")
+    assert content_of(Scenario.of(traced, tmp_path)) != first

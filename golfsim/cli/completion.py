@@ -10,6 +10,7 @@ from golfsim.cli import manual
 from golfsim.core.paths import shipped, shipped_scenarios
 
 TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "settings", "scenarios", "metrics")
+KINDS = ("plain", "overlay", "learner")  # of protocols that `golfsim new` writes; the first is the default
 
 
 def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
@@ -39,6 +40,11 @@ def named(topic: str | None, incomplete: str) -> list[str]:
 def sets(incomplete: str) -> list[str]:
     """Return the data sets that have a card."""
     return named("datasets", incomplete)
+
+
+def kinds(incomplete: str) -> list[str]:
+    """Return the kinds of protocols that `golfsim new` writes."""
+    return _beginning(incomplete, KINDS)
 
 
 def pages(incomplete: str) -> list[str]:

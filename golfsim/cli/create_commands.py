@@ -28,10 +28,22 @@ def fetch(
 
 
 def new_protocol(
-    name: Annotated[str, typer.Argument(help="Name of the protocol, e.g. push_sum.")], into: Into = Path()
+    name: Annotated[str, typer.Argument(help="Name of the protocol, e.g. push_sum.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(completion.KINDS),
+            help="Template to start from: nodes that average numbers, an overlay, or nodes that learn.",
+            autocompletion=completion.kinds,
+        ),
+    ] = completion.KINDS[0],
+    into: Into = Path(),
 ) -> None:
     """Create a small working protocol with a scenario and a test."""
-    _write_new("protocol", name, into)
+    from golfsim.cli import scaffold
+
+    with writing(into):
+        _report(scaffold.new_protocol(name, into, kind), into / f"test_{name}.py")
     print(f"next: golfsim run {into / name}.toml; then edit {into / name}.py (golfsim help protocols)")
 
 
@@ -39,14 +51,13 @@ def new_scenario(
     name: Annotated[str, typer.Argument(help="Name of the scenario, e.g. my_study.")], into: Into = Path()
 ) -> None:
     """Create a small working scenario with a test."""
-    _write_new("scenario", name, into)
+    from golfsim.cli import scaffold
+
+    with writing(into):
+        _report(scaffold.new_scenario(name, into), into / f"test_{name}.py")
     print(f"next: golfsim run {into / name}.toml; then edit it (golfsim help scenarios)")
 
 
-def _write_new(kind: str, name: str, folder: Path) -> None:
-    from golfsim.cli import scaffold
-
-    with writing(folder):
-        written = scaffold.new(kind, name, folder)
+def _report(written: list[Path], test: Path) -> None:
     print("written: " + ", ".join(str(path) for path in written))
-    print(f"test it: pytest {folder / f'test_{name}.py'}")
+    print(f"test it: pytest {test}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import keyword
 import re
@@ -10,40 +11,39 @@ from importlib import util
 from pathlib import Path
 from string import Template
 
-from golfsim.core.errors import UserError
+from golfsim.cli.completion import KINDS
+from golfsim.core.errors import UserError, nearest
 from golfsim.core.files import write_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCHEMA = "scenario.schema.json"
-KINDS = {
-    "protocol": {
-        "protocol.py.txt": "{name}.py",
-        "protocol.toml.txt": "{name}.toml",
-        "test_protocol.py.txt": "test_{name}.py",
-    },
-    "scenario": {"scenario.toml.txt": "{name}.toml", "test_scenario.py.txt": "test_{name}.py"},
-}
+PROTOCOL_FILES = ("{}.py", "{}.toml", "test_{}.py")
+SCENARIO_FILES = ("{}.toml", "test_{}.py")
 
 
-def new(kind: str, name: str, folder: Path) -> list[Path]:
-    """Write the files of a new protocol or scenario, none of which may exist, and the schema next to them."""
-    files = {folder / form.format(name=name): template for template, form in KINDS[kind].items()}
-    _check_name(name)
-    _refuse_to_overwrite(files)
-    if kind == "protocol":
-        _check_module(name)
-    words = {"name": name, "title": name.replace("_", " ").capitalize(), "Class": class_name(name)}
-    texts = {path: Template(_text(template)).substitute(words) for path, template in files.items()}
-    if not (folder / SCHEMA).exists():
-        texts[folder / SCHEMA] = schema_text()
-    for path, text in texts.items():
-        _write(path, text)
-    return list(texts)
+def new_protocol(name: str, folder: Path, kind: str = KINDS[0]) -> list[Path]:
+    """Write a protocol of a kind with its scenario and test, none of which may exist; return the files."""
+    if kind not in KINDS:
+        raise UserError(f"there is no kind “{kind}” of protocol", hint=nearest(kind, KINDS))
+    texts = _texts(kind, PROTOCOL_FILES, name, folder)
+    _check_module(name)
+    _check_class(class_name(name), texts[folder / f"{name}.py"])
+    return _write_all(texts, folder)
+
+
+def new_scenario(name: str, folder: Path) -> list[Path]:
+    """Write a scenario with its test, neither of which may exist; return the files."""
+    return _write_all(_texts("scenario", SCENARIO_FILES, name, folder), folder)
 
 
 def class_name(name: str) -> str:
     """Return the name of the class: `push_sum` becomes `PushSum`."""
     return "".join(word.capitalize() for word in name.split("_"))
+
+
+def title(name: str) -> str:
+    """Return the name for readers: `push_sum` becomes “Push sum”."""
+    return " ".join(word for word in name.split("_") if word).capitalize()
 
 
 def schema_text() -> str:
@@ -53,8 +53,22 @@ def schema_text() -> str:
     return json.dumps(catalogue.schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _text(template: str) -> str:
-    return (TEMPLATES / template).read_text(encoding="utf-8")
+def _texts(template: str, forms: Iterable[str], name: str, folder: Path) -> dict[Path, str]:
+    """Return the text of each file, from templates with the same forms of name; refuse names and existing files."""
+    _check_name(name)
+    files = {folder / form.format(name): TEMPLATES / f"{form.format(template)}.txt" for form in forms}
+    _refuse_to_overwrite(files)
+    words = {"name": name, "title": title(name), "Class": class_name(name)}
+    return {path: Template(source.read_text(encoding="utf-8")).substitute(words) for path, source in files.items()}
+
+
+def _write_all(texts: dict[Path, str], folder: Path) -> list[Path]:
+    """Write the files, and the schema next to them unless it exists."""
+    if not (folder / SCHEMA).exists():
+        texts |= {folder / SCHEMA: schema_text()}
+    for path, text in texts.items():
+        _write(path, text)
+    return list(texts)
 
 
 def _write(path: Path, text: str) -> None:
@@ -88,4 +102,13 @@ def _check_module(name: str) -> None:
         raise UserError(f"“{name}” is a reserved word in scenario files", hint="choose another name")
     if util.find_spec(name) is not None:
         what = f"“{name}” is the name of an installed module, which the file would hide"
+        raise UserError(what, hint="choose another name")
+
+
+def _check_class(name: str, text: str) -> None:
+    """Refuse the name of a class if it, or that of its Config, would replace a name that the new file imports."""
+    imports = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom))
+    taken = {alias.name for node in imports for alias in node.names} & {name, f"{name}Config"}
+    if taken:
+        what = f"the new file would have a class “{min(taken)}”, which is also the name of a class that it imports"
         raise UserError(what, hint="choose another name")

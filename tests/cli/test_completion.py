@@ -31,6 +31,8 @@ def offered(folder, *words):
         (("data", "fetch", "mn"), ["mnist"]),
         (("help", "priv"), ["privacy"]),
         (("new", "pro"), ["protocol"]),
+        (("new", "protocol", "mine", "--kind", ""), ["learner", "overlay", "plain"]),
+        (("new", "protocol", "mine", "--kind", "o"), ["overlay"]),
     ],
 )
 def test_the_tab_key_completes_names(words, wanted, tmp_path):

@@ -4,42 +4,69 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
-from helpers import HERE, needs_jit
+from helpers import HERE, command, needs_jit
 
 from golfsim.cli import scaffold
 from golfsim.core.errors import UserError
 from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
+
+WRITERS = {kind: partial(scaffold.new_protocol, kind=kind) for kind in scaffold.KINDS}
+WRITERS["scenario"] = scaffold.new_scenario
+FAULTS = {
+    "plain": ("(value[i] + value[j]) / 2", "value[i]"),
+    "overlay": ("views[i, place] = offered", "views[i, place] = i"),
+    "learner": ("rate * y /", "-rate * y /"),
+}
 
 
 def outcome_of(folder, name):
-    """How the test of what was written ends, in a process and a folder of its own."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    """Return how the test that was written ends, in its own process and folder."""
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @needs_jit
-@pytest.mark.parametrize(("kind", "tests"), [("protocol", 6), ("scenario", 2)])
-def test_what_is_written_passes_its_own_test(kind, tests, tmp_path):
-    scaffold.new(kind, "something_new", tmp_path)
-    ended = outcome_of(tmp_path, "something_new")
+@pytest.mark.parametrize("name", ["something_new", "x2"])
+@pytest.mark.parametrize(("kind", "tests"), [("plain", 5), ("overlay", 5), ("learner", 5), ("scenario", 2)])
+def test_what_is_written_passes_its_own_test(kind, tests, name, tmp_path):
+    WRITERS[kind](name, tmp_path)
+    ended = outcome_of(tmp_path, name)
     assert f"{tests} passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 @needs_jit
-def test_the_test_of_a_new_protocol_notices_a_fault(tmp_path):
-    scaffold.new("protocol", "faulty", tmp_path)
+@pytest.mark.parametrize(("kind", "failed"), [("plain", 4), ("overlay", 4), ("learner", 2)])
+def test_the_test_of_a_new_protocol_notices_a_fault(kind, failed, tmp_path):
+    WRITERS[kind]("faulty", tmp_path)
     file = tmp_path / "faulty.py"
-    file.write_text(file.read_text().replace("(value[i] + value[j]) / 2", "value[i]"))
+    text = file.read_text(encoding="utf-8")
+    assert text.count(FAULTS[kind][0]) == 1
+    file.write_text(text.replace(*FAULTS[kind]), encoding="utf-8")
     ended = outcome_of(tmp_path, "faulty")
     assert ended.returncode == 1
-    assert "4 failed, 2 passed" in ended.stdout
+    assert f"{failed} failed, {5 - failed} passed" in ended.stdout, ended.stdout + ended.stderr
 
 
+@needs_jit
 @pytest.mark.parametrize("kind", scaffold.KINDS)
-def test_what_is_written_is_in_the_house_style(kind, tmp_path):
-    scaffold.new(kind, "styled", tmp_path)
+def test_the_test_of_a_new_protocol_notices_a_breach_of_the_contract(kind, tmp_path):
+    WRITERS[kind]("careless", tmp_path)
+    file = tmp_path / "careless.py"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("accepts = frozenset({", 'accepts = frozenset({"delay", '), encoding="utf-8")
+    ended = outcome_of(tmp_path, "careless")
+    assert "the contract is broken" in ended.stdout, ended.stdout + ended.stderr
+    assert "1 failed, 4 passed" in ended.stdout
+
+
+@pytest.mark.parametrize("name", ["x", "push_sum", "a_long_name_of_a_protocol_with_many_words"])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_what_is_written_is_in_the_house_style(kind, name, tmp_path):
+    WRITERS[kind](name, tmp_path)
     config = ["--config", str(HERE.parent / "pyproject.toml")]
     for words in (["check", "--ignore", "D1"], ["format", "--check"]):
         ended = subprocess.run(
@@ -49,9 +76,54 @@ def test_what_is_written_is_in_the_house_style(kind, tmp_path):
         assert ended.returncode == 0, ended.stdout
 
 
+@pytest.mark.slow
+def test_new_protocols_are_fully_typed(tmp_path):
+    for kind in scaffold.KINDS:
+        WRITERS[kind](f"my_{kind}", tmp_path)
+    config = ["--config-file", str(HERE.parent / "pyproject.toml"), "--cache-dir", str(tmp_path / "cache")]
+    files = [f"my_{kind}.py" for kind in scaffold.KINDS]
+    words = [sys.executable, "-m", "mypy", *config, *files]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "no issues found in 3 source files" in ended.stdout, ended.stdout + ended.stderr
+
+
 @pytest.mark.parametrize("kind", scaffold.KINDS)
+def test_the_texts_fit_the_name(kind, tmp_path):
+    written = {path.name: path.read_text(encoding="utf-8") for path in WRITERS[kind]("push_sum", tmp_path)}
+    code, table = written["push_sum.py"], written["push_sum.toml"]
+    assert code.startswith('"""Push sum: ')
+    assert "class PushSum(" in code
+    assert '    """Push sum. In this template ' in code
+    assert "replace it by your own" in code
+    assert table.splitlines()[1].startswith("# Push sum")
+    assert "# Claim of the template, which " in table
+    assert "$" not in code + table + written["test_push_sum.py"]
+
+
+@pytest.mark.parametrize("kind", scaffold.KINDS)
+def test_new_protocols_declare_their_metrics(kind, tmp_path):
+    WRITERS[kind]("measured", tmp_path)
+    changes = {"cycles": 2, "observe.every": 1, "nodes.number": 20}
+    if kind == "learner":
+        changes = {"cycles": 2, "observe.every": 1, "data.train": 20}
+    run = Simulation(Scenario.load(tmp_path / "measured.toml", changes))
+    run.step()
+    layer = run.layer("measured")
+    assert {metric.name for metric in layer.metrics} == set(layer.observe(run.world)) != set()
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest_one(tmp_path, capsys, monkeypatch):
+    words = ("new", "protocol", "mine", "--kind", "overlai", "--into", tmp_path)
+    status, _, err = command(capsys, monkeypatch, *words)
+    assert status == 2
+    assert "there is no kind “overlai” of protocol" in err
+    assert "did you mean “overlay”?" in err
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", WRITERS)
 def test_editors_find_the_schema_next_to_the_scenario(kind, tmp_path):
-    scaffold.new(kind, "study", tmp_path)
+    WRITERS[kind]("study", tmp_path)
     first, second = (tmp_path / "study.toml").read_text().splitlines()[:2]
     assert first == "#:schema scenario.schema.json"
     assert second.startswith("# ")
@@ -61,16 +133,17 @@ def test_editors_find_the_schema_next_to_the_scenario(kind, tmp_path):
 
 def test_a_schema_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "scenario.schema.json").write_text("{}")
-    written = scaffold.new("scenario", "study", tmp_path)
+    written = scaffold.new_scenario("study", tmp_path)
     assert tmp_path / "scenario.schema.json" not in written
     assert (tmp_path / "scenario.schema.json").read_text() == "{}"
 
 
+@pytest.mark.parametrize("kind", scaffold.KINDS)
 @pytest.mark.parametrize("there", ["study.py", "study.toml", "test_study.py"])
-def test_nothing_is_overwritten(there, tmp_path):
+def test_nothing_is_overwritten(there, kind, tmp_path):
     (tmp_path / there).write_text("mine")
     with pytest.raises(UserError, match=f"already exists: .*{there}"):
-        scaffold.new("protocol", "study", tmp_path)
+        scaffold.new_protocol("study", tmp_path, kind)
     assert [file.name for file in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
 
@@ -89,9 +162,11 @@ def test_nothing_is_overwritten(there, tmp_path):
         ("golfsim", "is the name of an installed module"),
         ("churn", "is a reserved word in scenario files"),
         ("peers", "is a reserved word in scenario files"),
+        ("layer", "would have a class “Layer”, which is also the name of a class that it imports"),
+        ("any", "would have a class “Any”, which is also the name of a class that it imports"),
     ],
 )
 def test_a_name_that_would_not_work_is_refused(name, why, tmp_path):
     with pytest.raises(UserError, match=why):
-        scaffold.new("protocol", name, tmp_path / "new")
+        scaffold.new_protocol(name, tmp_path / "new")
     assert os.listdir(tmp_path) == []

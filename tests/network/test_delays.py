@@ -259,7 +259,7 @@ def test_the_memory_of_messages_is_predicted_to_the_byte(monkeypatch):
 def test_more_messages_than_memory_are_refused_beforehand(monkeypatch):
     monkeypatch.setattr(transport, "available", lambda: 1000 * BYTES - 1)
     expected = (
-        "up to 1,000 messages can be under way, which needs 35.2 KiB of memory, 35.2 KiB with all layers; "
+        "up to 1,000 messages can be in transit, which needs 35.2 KiB of memory, 35.2 KiB with all layers; "
         "35.2 KiB are available"
     )
     with pytest.raises(UserError, match=expected) as error:

@@ -508,7 +508,7 @@ def test_sample_gives_each_node_a_random_one_of_the_traces(tmp_path):
 
 def test_exact_refuses_a_trace_that_is_too_short(tmp_path):
     file = trace_file(tmp_path, "0,1,2", "1,2,3")
-    with pytest.raises(UserError, match=r"trace.csv has 2 nodes, the network 3") as error:
+    with pytest.raises(UserError, match=r"trace.csv has 2 nodes, the network has 3") as error:
         make_model(nodes=3, folder=tmp_path, kind="trace", file=file)
     assert error.value.key == "churn.0.assign"
     assert "repeat" in error.value.hint
@@ -532,9 +532,9 @@ def test_columns_may_stand_in_any_order_among_others(tmp_path):
         ("", "expected the columns node, from, until"),
         ("node,begin,end\n0,1,2\n", "expected the columns node, from, until"),
         ("node,from,until\n", "no interval"),
-        ("node,from,until\n0,1,2\n1,one,2\n", r"trace.csv:3: expected node, from, until with numbers"),
-        ("node,from,until\n0,1,2\n1,3\n", r"trace.csv:3: expected node, from, until with numbers"),
-        ("node,from,until\n0,3,2\n", r"trace.csv:2: expected from ≤ until, got 3.0 and 2.0"),
+        ("node,from,until\n0,1,2\n1,one,2\n", r"trace.csv:3: expected numbers in the columns from and until"),
+        ("node,from,until\n0,1,2\n1,3\n", r"trace.csv:3: expected numbers in the columns from and until"),
+        ("node,from,until\n0,3,2\n", r"trace.csv:2: expected from ≤ until; got 3.0 and 2.0"),
         ("node,from,until\n0,1,inf\n", r"trace.csv:2: expected from ≤ until"),
         ("node,from,until\n0,nan,2\n", r"trace.csv:2: expected from ≤ until"),
     ],
@@ -550,7 +550,7 @@ def test_a_trace_that_is_not_there_or_no_text_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"none.csv: No such file"):
         make_model(nodes=1, folder=tmp_path, kind="trace", file="none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"node,from,until\n\xff\xfe,1,2\n")
-    with pytest.raises(UserError, match=r"bytes.csv: not a CSV text"):
+    with pytest.raises(UserError, match=r"bytes.csv: not a CSV file"):
         make_model(nodes=1, folder=tmp_path, kind="trace", file="bytes.csv")
 
 

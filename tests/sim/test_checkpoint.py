@@ -16,7 +16,7 @@ CHURN = [{"kind": "rate", "leave": 0.2, "rejoin": 0.4}, {"kind": "lognormal", "o
 
 
 def whole_tree(**tables):
-    """All that has a state: churn, mail under way, a learner with a cache."""
+    """Everything that has a state: churn, mail in transit, a learner with a cache."""
     how = {"churn": CHURN, "transport": {"loss": 0.1, "delay": [1, 5]}, "order": "shuffled"}
     return learning_tree(PEERS, LEARNING, cycles=12, **(how | tables))
 

@@ -287,7 +287,7 @@ def test_without_delays_nothing_is_predicted(monkeypatch):
 def test_the_mailboxes_of_all_layers_together_must_fit(monkeypatch):
     monkeypatch.setattr(transport, "available", lambda: 1500 * BYTES)
     second = GOLF | {"name": "again"}
-    with pytest.raises(UserError, match="under way"):
+    with pytest.raises(UserError, match="in transit"):
         simulation(learning_tree(UNIFORM, GOLF, second, number=100, transport={"delay": 10}))
 
 

@@ -53,7 +53,9 @@ def test_what_does_not_hold_is_named_with_layer_node_and_cycle(fault, message):
 
 def test_a_node_that_is_touched_while_it_is_offline_is_named():
     run = broken("touch", churn={"kind": "crash", "at": 2, "number": NODES - 1})
-    with pytest.raises(Violation, match="mine: offline nodes untouched: node 4, cycle 3: “value” of an offline node has"):
+    with pytest.raises(
+        Violation, match="mine: offline nodes untouched: node 4, cycle 3: “value” of an offline node has"
+    ):
         list(run)
 
 

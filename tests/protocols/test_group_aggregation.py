@@ -700,11 +700,11 @@ def test_bytes_and_rounds_of_a_secure_sum_are_logged_and_its_time_is_not():
         ),
         (
             {"local": {"penalty": "lasso"}},
-            "not private: Lasso’s minimum has no bounded sensitivity (ε = 2 was asked for)",
+            "not private: Lasso’s minimum has no bounded sensitivity (ε = 2 was requested)",
         ),
         (
             {"local": {"lambda": "cv"}},
-            "not private: λ was chosen on the records themselves, unaccounted (ε = 2 was asked for)",
+            "not private: λ was chosen on the records without accounting (ε = 2 was requested)",
         ),
     ],
     ids=str,
@@ -737,15 +737,15 @@ def refusal(**keys):
     ("keys", "text"),
     [
         ({"quorum": 5}, "groups.quorum: expected at most 4"),
-        ({"trust": "honest"}, "groups.honest: belongs to trust = “honest”"),
-        ({"honest": 2}, "groups.honest: belongs to trust = “honest”"),
+        ({"trust": "honest"}, "groups.honest: required with trust = “honest”"),
+        ({"honest": 2}, "groups.honest: required with trust = “honest”"),
         ({"trust": "honest", "honest": 4, "quorum": 3}, "groups.honest: expected at most 3"),
         ({"trust": "honest", "honest": 1, "quorum": 3}, "groups.quorum: expected more than 3"),
         ({"formation": "overlay"}, "groups.peers: groups over views and gossip need an overlay"),
         ({"publish": "gossip"}, "groups.peers: groups over views and gossip need an overlay"),
         ({"aggregation_epsilon": 3.0}, "groups.aggregation_epsilon: expected at most 2"),
-        ({"aggregation_epsilon": 1.0, "epsilon": math.inf}, "groups.aggregation_epsilon: a part of a finite budget"),
-        ({"peers": "peers", "publish": "gossip", "prune": "score"}, "groups.prune: what a node passes on"),
+        ({"aggregation_epsilon": 1.0, "epsilon": math.inf}, "groups.aggregation_epsilon: epsilon = inf has no noise"),
+        ({"peers": "peers", "publish": "gossip", "prune": "score"}, "groups.prune: with gossip"),
         ({"epsilon": math.nan}, "groups.epsilon"),
     ],
     ids=str,
@@ -766,10 +766,10 @@ def refused(**keys):
 
 def test_what_shows_only_with_the_data_is_refused_too(monkeypatch):
     assert "a group of 9 cannot form among 8 nodes" in refused(number=8, group=9)
-    assert "has noisy models already" in refused(local={"noise": "output", "epsilon": 1.0})
+    assert "already has noisy models" in refused(local={"noise": "output", "epsilon": 1.0})
     assert "L2 length" in refused(data=SEGMENTATION | {"scale": ["minmax"]})
     monkeypatch.setattr(protocol, "available", lambda: 100)
-    assert "set a cap, or let a node take part less often" in refused()
+    assert "set a cap, or increase aggregation_epsilon" in refused()
 
 
 # Bad peers, and skewed ones

@@ -144,7 +144,7 @@ def test_the_published_random_response_is_refused_where_lies_outweigh_the_truth(
     assert perturbation("random-response", epsilon=edge + 1e-6, values=values, as_published=True).p > 0
     for kind in ("pq", "rappor", "best"):
         assert perturbation(kind, epsilon=edge - 1e-6, values=values, as_published=True).kind != "random-response"
-    with pytest.raises(UserError, match="less than nothing"):
+    with pytest.raises(UserError, match="carries no information"):
         perturbation("random-response", epsilon=edge - 1e-6, values=values, as_published=True)
 
 

@@ -339,7 +339,7 @@ class Training:
 
 
 def design_of(alphabets: NDArray[Any]) -> NDArray[np.float64]:
-    """Return all combinations of values as rows of zeros and ones: a constant, and all but the first of each feature."""
+    """Return all combinations of values as rows of zeros and ones: a constant, and all but one value per feature."""
     combinations = np.arange(int(np.prod(alphabets)))
     columns = [np.ones((combinations.size, 1))]
     for size, stride in zip(alphabets, strides(alphabets), strict=True):

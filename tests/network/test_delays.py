@@ -315,7 +315,9 @@ def assert_views_are_sound(views, now, online_ever):
     st.booleans(),
     st.integers(0, 10**6),
 )
-def test_newscast_keeps_its_books_and_sound_views_whatever_happens(nodes, view, delay, loss, liveness, cut, seed):
+def test_newscast_counts_all_messages_and_has_valid_views_under_all_faults(
+    nodes, view, delay, loss, liveness, cut, seed
+):
     partition = ({"share": 0.4, "from": 3, "until": 5, "contacts": 2},) if cut else ()
     table = tree(
         VIEWS | {"view": view, "liveness": liveness}, nodes=nodes, cycles=10, seed=seed,
@@ -539,7 +541,7 @@ def test_two_cuts_at_once_make_four_parts():
     assert parts == [2, 4, 4, 2, 0]
 
 
-def test_who_comes_back_during_a_cut_meets_nobody_behind_it():
+def test_a_node_that_returns_during_a_cut_gets_no_contact_on_the_other_side():
     churn = {"kind": "rate", "leave": 0.5, "rejoin": 0.1}
     table = cut_tree(VIEWS | {"view": 3}, cycles=90, until=90, nodes=60, churn=churn)
     run = simulation(table)

@@ -164,7 +164,7 @@ def test_sessions_that_are_far_too_short_are_refused():
 # ------------------------------------------------------------------------------------------------ rates
 
 
-def test_rates_are_probabilities_a_cycle():
+def test_rates_are_probabilities_per_cycle():
     up = history(make_model(kind="rate", leave=0.05, rejoin=0.2), 40)
     assert stats.binomtest(int(up[0].sum()), NODES, 0.8).pvalue > ALPHA
     was, now = up[:-1], up[1:]
@@ -268,7 +268,7 @@ WINDOWED = [
 
 
 @pytest.mark.parametrize("table", WINDOWED, ids=lambda table: table["kind"])
-def test_outside_its_window_a_model_has_everybody_up(table):
+def test_outside_its_window_a_model_has_all_nodes_up(table):
     up = history(make_model(nodes=200, **table, **{"from": 5, "until": 9}), 15)
     assert up[:4].all()
     assert not up[4:9].all(axis=1).any()
@@ -546,7 +546,7 @@ def test_a_bad_trace_is_refused_with_its_file_and_line(tmp_path, text, message):
     assert error.value.key == "churn.0.file"
 
 
-def test_a_trace_that_is_not_there_or_no_text_is_refused(tmp_path):
+def test_a_missing_or_binary_trace_file_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"none.csv: No such file"):
         make_model(nodes=1, folder=tmp_path, kind="trace", file="none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"node,from,until\n\xff\xfe,1,2\n")

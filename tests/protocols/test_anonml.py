@@ -321,7 +321,7 @@ PACKETS = st.lists(
 
 
 @given(PACKETS, st.integers(0, 2**64 - 1), st.integers(1, 7))
-def test_a_member_is_heard_once_a_question_and_nobody_else_ever(sent, noise, parts):
+def test_a_member_is_accepted_once_per_question_and_a_non_member_never(sent, noise, parts):
     seen, accepted = tokens.room_for(len(sent)), []
     for some in np.array_split(np.arange(len(sent)), parts):  # packets come in several turns
         if not some.size:

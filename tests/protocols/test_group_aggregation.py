@@ -160,7 +160,7 @@ def test_groups_over_views_are_those_of_the_reference(seed, size, loss, view, cu
     assert found == {c: set(members) for c, members in groups.items()}
 
 
-def test_the_central_agent_leaves_fewer_than_a_group_over_and_draws_curators_alike():
+def test_the_central_agent_leaves_less_than_a_group_over_and_draws_curators_uniformly():
     curators = []
     for seed in range(40):
         layer = ended(number=22, cycles=1, seed=seed)
@@ -796,7 +796,7 @@ def test_a_saboteur_sends_the_negative_of_its_model_or_an_old_one(how):
     assert old.layer.published[0] == pytest.approx(mixed.mean(axis=0), abs=1e-6)
 
 
-def test_saboteurs_who_send_noise_spoil_means_and_not_the_sum():
+def test_adversarial_nodes_that_send_noise_spoil_the_means():
     clean, spoilt = (
         ended(epsilon=math.inf, number=8, group=8, adversary=adversaries)
         for adversaries in ([], [{"kind": "noise", "number": 2, "scale": 1e6}])
@@ -832,7 +832,7 @@ def test_a_layer_over_published_records_has_their_guarantee():
 
 
 @needs_jit
-def test_ten_thousand_nodes_take_well_under_a_second_a_cycle():
+def test_ten_thousand_nodes_take_well_under_a_second_per_cycle():
     import time
 
     keys = {"peers": "peers", "formation": "overlay", "group": 10, "aggregation_epsilon": 0.5}

@@ -242,7 +242,7 @@ def test_strings_give_away_their_epsilon_and_no_more(kind, epsilon, values):
 
 @needs_jit
 @pytest.mark.parametrize("kind", KINDS)
-def test_too_few_lies_are_found_out(kind):
+def test_too_few_false_answers_are_detected(kind):
     right = perturbation(kind, epsilon=1.0, values=7)
     lies = 0.7
     p = 1 - lies * (1 - right.p) if right.single else right.p

@@ -69,7 +69,7 @@ def test_a_node_holds_the_minimum_of_its_own_records(loss):
         assert layer.w[node, 0] == pytest.approx(naive.erm_minimum(yx_of(layer, node), 0.1, loss), abs=1e-7)
 
 
-def test_without_noise_every_node_keeps_its_model_to_itself():
+def test_without_noise_no_model_leaves_its_node():
     run = finished(table())
     assert guarantees(run)["local"] == "not private: no guarantee is needed, since a model never leaves its node"
     assert not layer_of(run).touches_private_data
@@ -284,7 +284,7 @@ def test_a_lambda_chosen_on_the_records_is_not_private():
     assert text.startswith("not private: λ was chosen on the records without accounting")
 
 
-def test_bounds_of_the_training_set_are_told():
+def test_bounds_of_the_training_set_are_reported():
     data = DATA | {"bounds": "train"}
     for rule in ("corrected", "as-published"):
         text = guarantee(data=data, **OUTPUT, rule=rule)
@@ -498,7 +498,7 @@ def test_lambda_has_no_default():
         Scenario.of(tree, HERE)
 
 
-def test_a_fit_that_fails_is_told_with_the_layers_key():
+def test_a_fit_that_fails_is_reported_with_the_key_of_the_layer():
     with pytest.raises(UserError, match=r"local\.tolerance: the fit of node"):
         finished(table(tolerance=1e-30))
 
@@ -506,7 +506,7 @@ def test_a_fit_that_fails_is_told_with_the_layers_key():
 # Records longer than 1
 
 
-def test_noise_as_published_tells_what_longer_records_cost_and_other_noise_refuses_them():
+def test_published_noise_reports_the_cost_of_longer_records_and_other_noise_refuses_them():
     keys = {"number": 20, "records": 3, "data": SEGMENTATION | {"scale": ["minmax"]}, "lambda": 0.1}
     layer = fitted(**keys, **OUTPUT, **PUBLISHED)
     x = layer.config.records.rows.x.astype(np.float64)

@@ -73,7 +73,7 @@ def test_a_value_that_is_not_a_number_survives(tmp_path):
     assert rows(resumed) == rows(run)
 
 
-def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_checkpoint_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "state"
     run = saved(path)
     before = path.read_bytes()

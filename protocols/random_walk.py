@@ -209,9 +209,9 @@ class WalkConfig(DescentConfig):
     )
     restart: Literal["never", "afresh", "resend"] = Field(
         "never",
-        description="what happens if a token is lost: the walk ends (“never”); a random node starts a new walk with "
-        "the zero model (“afresh”); or the last holder notices the loss and sends the token again in the next cycle "
-        "(“resend”)",
+        description="what happens if a token is lost: the walk ends (`never`); a random node starts a new walk with "
+        "the zero model (`afresh`); or the last holder notices the loss and sends the token again in the next cycle "
+        "(`resend`)",
     )
 
 
@@ -309,7 +309,7 @@ class Walk(Descent[C]):
         return world.transport.wire(self, "token", self._message_bytes)._replace(key=self._hop_key)
 
     def _walk_slowly(self, world: World, path: NDArray[np.int32]) -> None:
-        """Move tokens with delays: deliver those that are due, and send all that are at a node."""
+        """Move tokens with delays: deliver those that are due, and send all tokens that are at a node."""
         transport = world.transport
         came, lost = arrive(transport.reach(), self.at, self.to, self.due, self.held, path)
         before = self.to.copy()

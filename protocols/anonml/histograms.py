@@ -1,6 +1,6 @@
 """Histograms from perturbed one-hot strings: how AnonML collects data (Cyphers 2017, sections 6.1, 7.3 and 7.4).
 
-Each peer of a partition is asked for some subsets of its features. Its values and its label select one cell of a
+Each peer of a partition answers for some subsets of its features. Its values and its label select one cell of a
 histogram of m cells. It sends a string of m bits, perturbed so that a string reveals little about the cell. The sums of
 the strings, corrected for the perturbation, estimate the histogram.
 """

@@ -340,11 +340,11 @@ ONE_MISTAKE = {
     "a delay of three numbers": (
         GOOD + "[transport]\ndelay = [1, 2, 3]\n",
         "s.toml:28: transport.delay: expected an integer, or at most 2 value(s), or a table; "
-        "got [1, 2, 3]\n    cycles under way",
+        "got [1, 2, 3]\n    the number of cycles",
     ),
     "a delay of one number": (
         GOOD + "[transport]\ndelay = [1]\n",
-        "s.toml:28: transport.delay.1: missing\n    cycles under way",
+        "s.toml:28: transport.delay.1: missing\n    the number of cycles",
     ),
     "a delay of text": (
         GOOD + '[transport]\ndelay = [1, "a"]\n',

@@ -1,1 +1,1 @@
-"""The protocols that come with golfsim, one file each: kernels, then Config, then class."""
+"""The protocols that come with golfsim, one file or package each: kernels, then Config, then class."""

@@ -12,7 +12,23 @@ from golfsim.protocol.views import NONE, PEER, TIME, descriptor, known
 
 @inlined
 def choose_some(views, i, size, wanted, state, out):
-    """Bring random descriptors of view i to its first places, and copy them; `state` is that of the first draw."""
+    """Move random descriptors of view i to its first places, and copy them.
+
+    Parameters
+    ----------
+    views : array of int64, shape (nodes, view)
+        The views of all nodes; changed in place.
+    i : int
+        The node.
+    size : int
+        The number of descriptors in its view.
+    wanted : int
+        The number of descriptors to choose.
+    state : uint64
+        The state of the random stream before the first draw.
+    out : array of int64
+        The chosen descriptors; filled here.
+    """
     for place in range(wanted):
         other = place + below(mix(state), size - place)
         state += STEP
@@ -22,9 +38,9 @@ def choose_some(views, i, size, wanted, state, out):
 
 @inlined
 def take_in(views, i, carried, count, sent):
-    """Put descriptors into view i: into empty places, then in place of those sent, which are in the first places.
+    """Put descriptors into view i: first into empty places, then in place of the sent ones, which are at the beginning.
 
-    The node itself and the peers that it knows are left out.
+    Descriptors of the node itself and of peers in the view are ignored.
     """
     size = known(views, i)
     for e in range(count):
@@ -44,7 +60,8 @@ def take_in(views, i, carried, count, sent):
 def shuffle(views, order, wires, key, room):
     """Let each node in turn swap descriptors with the oldest peer in its view (section 2.3 of the paper).
 
-    The wires decide which requests and answers arrive. `room` is for what a request and its answer carry.
+    The wires decide which requests and answers arrive. `room` is working memory for the descriptors of a request and of
+    its answer.
     """
     (request, answer), (there, back) = wires, room
     for e in range(order.size):
@@ -76,19 +93,19 @@ def shuffle(views, order, wires, key, room):
 class CyclonConfig(ViewConfig):
     """CYCLON's settings."""
 
-    shuffle: int = Field(8, ge=1, description="the number of descriptors in a message; at most as many as in a view")
+    shuffle: int = Field(8, ge=1, description="the number of descriptors per message; at most the length of the view")
 
     @model_validator(mode="after")
     def _fits(self) -> CyclonConfig:
         if self.shuffle > self.view:
-            raise ValueError(f"shuffle: expected at most the view ({self.view}); got {self.shuffle}")
+            raise ValueError(f"shuffle: expected at most the length of the view ({self.view}); got {self.shuffle}")
         return self
 
 
 class Cyclon(ViewOverlay[CyclonConfig]):
     """A view of (peer, age) descriptors; each cycle every node swaps some of them with the oldest peer in its view.
 
-    This is the paper's enhanced shuffling. A peer that does not answer is forgotten. A node joins with one contact.
+    This is the enhanced shuffling of the paper. A peer that does not answer is removed. A node joins with one contact.
     """
 
     Config = CyclonConfig

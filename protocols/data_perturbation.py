@@ -1,4 +1,4 @@
-"""Each node publishes a noisy version of its records once; whoever likes learns from that (Hegedűs & Jelasity 2017)."""
+"""Each node publishes a noisy version of its records once; other layers learn from it (Hegedűs & Jelasity 2017)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,25 @@ MODES = {"per-class": PER_CLASS, "joint": JOINT, "label+features": LABEL_FEATURE
 
 @leaf
 def perturb_record(key, record, part, norm, scale, out, row):
-    """Add the noise of one part of a record; it is a function of the record alone, however often it is asked for."""
+    """Add noise to one part of a record; the noise depends on the record only, so it is the same each time.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    record : int
+        The record.
+    part : int
+        The part of the record, which selects the draws.
+    norm : int
+        L1 for Laplace noise, L2 for Gamma-norm noise.
+    scale : float
+        The scale of the noise; 0: no noise.
+    out : array of float32, shape (rows, features)
+        The vectors; changed in place.
+    row : int
+        The row of `out`.
+    """
     if scale > 0:
         if norm == L1:
             add_laplace(key, 0, record, part * out.shape[1], scale, out, row)
@@ -38,7 +56,27 @@ def perturb_record(key, record, part, norm, scale, out, row):
 
 @kernel
 def publish_per_class(records, lo, hi, rows, models, norm, scale, key, z):
-    """z[m] = s_m·x + noise, for each of the one-vs-all problems on its own."""
+    """Publish z[m] = s_m·x + noise, separately for each one-versus-all problem m.
+
+    Parameters
+    ----------
+    records : array of int64
+        The records to publish.
+    lo, hi : int
+        The range of `records`.
+    rows : Rows
+        The true records.
+    models : int
+        The number of one-versus-all problems.
+    norm : int
+        L1 for Laplace noise, L2 for Gamma-norm noise.
+    scale : array of float64, shape (records,)
+        The scale of the noise of each record.
+    key : uint64
+        The key of the draws.
+    z : array of float32, shape (records · models, features)
+        The published vectors; filled here.
+    """
     for place in range(lo, hi):
         record = records[place]
         for m in range(models):
@@ -51,7 +89,27 @@ def publish_per_class(records, lo, hi, rows, models, norm, scale, key, z):
 
 @kernel
 def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
-    """Publish e_y ⊗ x + noise once; the vector of class m is its block minus all others."""
+    """Publish e_y ⊗ x + noise once; the vector of class m is its block minus all other blocks.
+
+    Parameters
+    ----------
+    records : array of int64
+        The records to publish.
+    lo, hi : int
+        The range of `records`.
+    rows : Rows
+        The true records.
+    models : int
+        The number of classes.
+    norm : int
+        L1 for Laplace noise, L2 for Gamma-norm noise.
+    scale : array of float64, shape (records,)
+        The scale of the noise of each record.
+    key : uint64
+        The key of the draws.
+    z : array of float32, shape (records · models, features)
+        The vectors of each record and class; filled here.
+    """
     blocks = np.empty((models, z.shape[1]), np.float32)
     total = np.empty(z.shape[1], np.float32)
     for place in range(lo, hi):
@@ -71,7 +129,31 @@ def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
 
 @kernel
 def publish_label_and_features(records, lo, hi, rows, classes, norm, scale, truth, key, z, label):
-    """The label by random response, and x + noise once for all problems."""
+    """Publish the label by random response, and x + noise once for all one-versus-all problems.
+
+    Parameters
+    ----------
+    records : array of int64
+        The records to publish.
+    lo, hi : int
+        The range of `records`.
+    rows : Rows
+        The true records.
+    classes : int
+        The number of classes.
+    norm : int
+        L1 for Laplace noise, L2 for Gamma-norm noise.
+    scale : array of float64, shape (records,)
+        The scale of the noise of each record.
+    truth : array of float64, shape (records,)
+        The probability that the label of each record is published unchanged.
+    key : uint64
+        The key of the draws.
+    z : array of float32, shape (records, features)
+        The published features; filled here.
+    label : array of int32, shape (records,)
+        The published labels; filled here.
+    """
     for place in range(lo, hi):
         record = records[place]
         for f in range(z.shape[1]):
@@ -82,24 +164,24 @@ def publish_label_and_features(records, lo, hi, rows, classes, norm, scale, trut
 
 
 class DataPerturbationConfig(LayerConfig):
-    """How records are published."""
+    """The settings of data perturbation."""
 
-    records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records that are published")
+    records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records to publish")
     epsilon: float = Field(
-        ge=1e-6, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise"
+        ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
     )
     mode: Literal["per-class", "joint", "label+features"] = Field(
         "per-class",
-        description="yx for each one-vs-all problem with ε/c each (as published); e_y ⊗ x once with the whole ε; or "
-        "the label by random response and x once",
+        description="“per-class”: yx for each of c one-versus-all problems, each with ε/c (as published); “joint”: "
+        "e_y ⊗ x once with the complete ε; “label+features”: the label by random response, and x once",
     )
     label_epsilon: float | None = Field(
         None,
         gt=0,
-        description="label+features: ε of the label; default: enough for 99 % truth, at most a quarter",
+        description="label+features: the ε of the label; default: the ε of 99 % true labels, at most a quarter of ε",
     )
     norm: Literal["l1", "l2"] = Field(
-        "l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths"
+        "l1", description="“l1”: Laplace noise, for records of L1 length ≤ 1; “l2”: Gamma-norm noise, for L2 length ≤ 1"
     )
     unit: Literal["record", "node"] = Field(
         "record", description="what ε protects: one record, or all records of a node"
@@ -108,11 +190,11 @@ class DataPerturbationConfig(LayerConfig):
     @model_validator(mode="after")
     def _parts(self) -> DataPerturbationConfig:
         if self.label_epsilon is not None and not (self.mode == "label+features" and self.label_epsilon < self.epsilon):
-            raise ValueError('label_epsilon belongs to mode = "label+features" and must be below epsilon')
+            raise ValueError('label_epsilon requires mode = "label+features" and must be below epsilon')
         return self
 
     def epsilon_of_label(self, classes: int) -> float:
-        """The part of a record's ε that its label gets."""
+        """Return the part of a record's ε that is spent on its label."""
         if self.mode != "label+features":
             return 0.0
         if self.label_epsilon is not None or math.isinf(self.epsilon):
@@ -121,14 +203,14 @@ class DataPerturbationConfig(LayerConfig):
 
 
 class DataPerturbation(Published[DataPerturbationConfig]):
-    """A records layer of noisy copies, published when a node first comes online (or when a record arrives)."""
+    """Each node publishes noisy copies of its records, once, when it first comes online or when a record arrives."""
 
     Config = DataPerturbationConfig
     accepts = frozenset({"loss", "delay", "partition"})
     metrics = BUDGET_METRICS
 
     def setup(self, world: World) -> None:
-        """Room for what is published: nothing yet."""
+        """Allocate the published records: none yet."""
         config = self.config
         rows = config.records.rows
         refuse_unfit(config.records, config.norm, self.name)
@@ -142,7 +224,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         self._plan(rows)
 
     def _plan(self, rows: Rows) -> None:
-        """The scale of the noise and the probability of a true label, for each record."""
+        """Compute the scale of the noise and the probability of a true label, for each record."""
         config = self.config
         kind: type[Laplace | GammaNorm] = Laplace if config.norm == "l1" else GammaNorm
         share = 1 / self._records_of_owner(rows) if config.unit == "node" else np.ones(rows.label.size)
@@ -160,7 +242,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return np.repeat(counts, self.config.records.capacity()).astype(float)
 
     def step(self, world: World) -> None:
-        """Publish what is there and was not published yet, of nodes that are online."""
+        """Publish the records of online nodes that have not been published yet."""
         rows = self.config.records.rows
         nodes = world.order
         behind = nodes[self.stop[nodes] < rows.stop[nodes]]
@@ -196,7 +278,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
 
     @property
     def rows(self) -> Rows:
-        """What is published so far."""
+        """The records that are published so far."""
         label = self.config.records.rows.label[:0] if self._folded else self.label
         return Rows(self.z, label, self.first, self.stop, self._folded)
 
@@ -206,7 +288,11 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return self.config.records.classes
 
     def decoded(self, records: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Features are not negative: the block with the largest sum tells the class, and then each block its sign."""
+        """Return features and labels computed from the published vectors.
+
+        Features are not negative, so the block with the largest sum determines the class, and with it the sign of each
+        block.
+        """
         if not self._folded:
             return self.z[records], self.label[records]
         z = self.z.reshape(-1, self.models, self.z.shape[1])[records]
@@ -218,15 +304,15 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return (2 * z[np.arange(len(z)), label] - z.sum(axis=1)) / np.float32(self.models), label
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
-        """How far each node's records are published; the others are by record, or follow the records below."""
+        """Return how many records of each node are published; all other arrays are per record, or copies."""
         return {"stop": self.stop}
 
     def capacity(self) -> NDArray[np.int64]:
-        """Records that each node will ever have."""
+        """Return the number of records that each node will have at the end."""
         return self.config.records.capacity()
 
     def released(self) -> NDArray[np.float64]:
-        """What was published, in joint mode before it was decoded."""
+        """Return what was published; in joint mode the blocks before they are combined."""
         z: NDArray[np.float64] = self.z.astype(np.float64)
         if self.config.mode == "joint" and self.models > 1:
             z = z.reshape(-1, self.models, z.shape[1])
@@ -234,9 +320,9 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return np.concatenate([z.ravel(), self.label])
 
     def guarantee(self) -> Guarantee:
-        """ε per record or node: everything is published once."""
+        """Return ε per record or node: everything is published once."""
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
 
     def observe(self, world: World) -> dict[str, float]:
-        """What was spent."""
+        """Return the spent budget."""
         return self.ledger.metrics()

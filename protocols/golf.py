@@ -32,18 +32,18 @@ MERGES = {"mean": MEAN, "median": MEDIAN, "trimmed-mean": TRIMMED}
 
 
 class Models(NamedTuple):
-    """The models of all nodes, for kernels: a row for each linear model; `last` and `cache` have none if not needed."""
+    """The models of all nodes, for kernels: one row per linear model; `last` and `cache` are empty if not needed."""
 
     w: NDArray[np.float32]  # [nodes · models, features]
     age: NDArray[np.int32]
     last: NDArray[np.float32]
     last_age: NDArray[np.int32]
     cache: NDArray[np.float32]  # [nodes · remembered · models, features]
-    cached: NDArray[np.int32]  # how many models each node has put there so far
+    cached: NDArray[np.int32]  # the number of models that each node has put into its cache so far
 
 
 class Messages(NamedTuple):
-    """Models on arrival: number e carries the row[e]-th model of w from node sender[e] to node dst[e]."""
+    """Models that arrive: message e carries model row[e] of w from node sender[e] to node dst[e]."""
 
     row: NDArray[np.int32]
     sender: NDArray[np.int32]
@@ -53,7 +53,7 @@ class Messages(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for models in the making."""
+    """Working memory for models."""
 
     incoming: NDArray[np.float32]
     fresh: NDArray[np.float32]
@@ -62,18 +62,18 @@ class Scratch(NamedTuple):
 
 
 class Merging(NamedTuple):
-    """What a node makes of a received model."""
+    """How a node combines a received model with its own."""
 
-    models: int  # linear models in one
-    cache: int  # models remembered
+    models: int  # the number of linear models per model
+    cache: int  # the number of models in the cache
     variant: int
     by_age: bool
     merge: int  # the mean, or a robust mean of the cache
-    clip: float  # longest received model; 0: any
+    clip: float  # the largest length of a received model; 0: no limit
 
 
 class Reception(NamedTuple):
-    """All that a receiving node does with a model."""
+    """Everything that determines how a node processes a received model."""
 
     rule: Rule
     merging: Merging
@@ -83,7 +83,7 @@ class Reception(NamedTuple):
 
 @inlined
 def share_of(age, other_age, by_age):
-    """The weight of a model in a mean with another one."""
+    """Return the weight of a model in a mean with another one."""
     if by_age and age + other_age > 0:
         return np.float32(age / (age + other_age))
     return np.float32(0.5)
@@ -91,7 +91,21 @@ def share_of(age, other_age, by_age):
 
 @inlined
 def mix_in(a, i, age_a, b, j, age_b, models, by_age):
-    """Replace the model at row j of b by its mean with the one at row i of a; the age is the older one's."""
+    """Replace the model at row j of b by its mean with the model at row i of a, and return the larger age.
+
+    Parameters
+    ----------
+    a, b : array of float32, shape (rows, features)
+        The models, one row per linear model; b is changed in place.
+    i, j : int
+        The first rows of the two models.
+    age_a, age_b : int
+        The ages of the two models.
+    models : int
+        The number of linear models per model.
+    by_age : bool
+        Whether the models are weighted by their ages.
+    """
     share = share_of(age_a, age_b, by_age)
     rest = np.float32(1) - share
     for m in range(models):
@@ -102,7 +116,7 @@ def mix_in(a, i, age_a, b, j, age_b, models, by_age):
 
 @leaf
 def clip_model(w, longest):
-    """Shorten the rows of a model to the longest length allowed."""
+    """Scale the rows of a model down to the largest allowed length."""
     for m in range(w.shape[0]):
         length = np.sqrt(dot(w, m, w, m))
         factor = np.float32(longest / length) if length > longest else np.float32(1)
@@ -112,7 +126,23 @@ def clip_model(w, longest):
 
 @leaf
 def robust_mean(cache, start, filled, merge, sorted_values, out):
-    """The coordinate-wise median of models, or their mean without the smallest and largest quarter."""
+    """Compute the coordinate-wise median of models, or their mean without the smallest and largest quarter.
+
+    Parameters
+    ----------
+    cache : array of float32, shape (rows, features)
+        The cached models, one row per linear model.
+    start : int
+        The first row of the node's cached models.
+    filled : int
+        The number of cached models.
+    merge : int
+        MEDIAN or TRIMMED.
+    sorted_values : array of float32, shape (cache,)
+        Working memory.
+    out : array of float32, shape (models, features)
+        The result; filled here.
+    """
     cut = (filled - 1) // 2 if merge == MEDIAN else filled // 4
     models = out.shape[0]
     for m in range(models):
@@ -132,7 +162,27 @@ def robust_mean(cache, start, filled, merge, sorted_values, out):
 
 @leaf
 def take(w, row, age, j, models, rows, how, scratch):
-    """Node j receives a model, the rows of w from `row` on."""
+    """Let node j receive a model.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The received models, one row per linear model.
+    row : int
+        The first row of the received model.
+    age : int
+        The age of the received model.
+    j : int
+        The receiving node.
+    models : Models
+        The models of all nodes; changed in place.
+    rows : Rows
+        The records of the nodes.
+    how : Reception
+        The update rule, the merge, the noise and the budget.
+    scratch : Scratch
+        Working memory.
+    """
     merging, fresh, other = how.merging, scratch.fresh, scratch.other
     mine = np.int64(j) * merging.models
     if merging.variant == MU:
@@ -159,7 +209,7 @@ def take(w, row, age, j, models, rows, how, scratch):
 
 @leaf
 def remember(models, j, mine, merging, scratch):
-    """Put node j's new model into its cache in place of the oldest; a robust merge makes its model from the cache."""
+    """Put the new model of node j into its cache in place of the oldest one; compute a robust merge from the cache."""
     oldest = (np.int64(j) * merging.cache + models.cached[j] % merging.cache) * merging.models
     if merging.merge == MEAN:
         copy_model(models.w, mine, scratch.fresh)
@@ -172,12 +222,28 @@ def remember(models, j, mine, merging, scratch):
 
 
 LARGE = 4096  # bytes of a model
-AHEAD = 8  # events; the places of their records are looked up twice as far ahead
+AHEAD = 8  # events; the places of their records are fetched twice as far ahead
 
 
 @inlined
 def look_ahead(place, hi, events, messages, models, rows, count):
-    """Bring what events to come will touch into the processor's cache."""
+    """Prefetch the models and records of the next events.
+
+    Parameters
+    ----------
+    place, hi : int
+        The place of the current event, and the end of the range.
+    events : array of int32
+        The messages in the order in which they arrive.
+    messages : Messages
+        The messages.
+    models : Models
+        The models of all nodes.
+    rows : Rows
+        The records of the nodes.
+    count : int
+        The number of linear models per model.
+    """
     if place + 2 * AHEAD < hi:
         far = messages.dst[events[place + 2 * AHEAD]]
         prefetch_item(rows.first, far)
@@ -192,7 +258,29 @@ def look_ahead(place, hi, events, messages, models, rows, count):
 
 @kernel
 def receive(events, lo, hi, messages, models, rows, how, forgery, old, cycle):
-    """The messages of events lo … hi−1 arrive."""
+    """Let the messages of events lo … hi−1 arrive.
+
+    Parameters
+    ----------
+    events : array of int32
+        The messages in the order in which they arrive.
+    lo, hi : int
+        The range of events.
+    messages : Messages
+        The messages.
+    models : Models
+        The models of all nodes; changed in place.
+    rows : Rows
+        The records of the nodes.
+    how : Reception
+        The update rule, the merge, the noise and the budget.
+    forgery : Forgery
+        What adversarial senders do in this cycle.
+    old : array of float32, shape (rows, features)
+        The stored old models of adversarial senders.
+    cycle : int
+        The current cycle.
+    """
     shape = (how.merging.models, models.w.shape[1])
     scratch = Scratch(
         np.empty(shape, np.float32),
@@ -205,7 +293,31 @@ def receive(events, lo, hi, messages, models, rows, how, forgery, old, cycle):
 
 @leaf
 def receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle, scratch):
-    """The loop of `receive`."""
+    """Run the loop of `receive`.
+
+    Parameters
+    ----------
+    events : array of int32
+        The messages in the order in which they arrive.
+    lo, hi : int
+        The range of events.
+    messages : Messages
+        The messages.
+    models : Models
+        The models of all nodes; changed in place.
+    rows : Rows
+        The records of the nodes.
+    how : Reception
+        The update rule, the merge, the noise and the budget.
+    forgery : Forgery
+        What adversarial senders do in this cycle.
+    old : array of float32, shape (rows, features)
+        The stored old models of adversarial senders.
+    cycle : int
+        The current cycle.
+    scratch : Scratch
+        Working memory.
+    """
     count, clip = how.merging.models, how.merging.clip
     for place in range(lo, hi):
         look_ahead(place, hi, events, messages, models, rows, count)
@@ -227,7 +339,27 @@ def receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle
 
 @inlined
 def join(w, i, x, record, models, j, decay, step, share):
-    """Row j of the models becomes its mean with row i of w as a record has updated it."""
+    """Replace row j of the models by its mean with row i of w after an update with a record.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The received models.
+    i : int
+        The row of w.
+    x : array of float32, shape (records, features)
+        The records.
+    record : int
+        The row of x.
+    models : Models
+        The models of all nodes; changed in place.
+    j : int
+        The row of the models.
+    decay, step : float32
+        The factors of the update: decay · w + step · x.
+    share : float32
+        The weight of the updated model in the mean.
+    """
     rest = np.float32(1) - share
     for f in range(w.shape[1]):
         moved = fused(step, x[record, f], decay * w[i, f])
@@ -236,7 +368,27 @@ def join(w, i, x, record, models, j, decay, step, share):
 
 @inlined
 def step_for(messages, row, rows, record, m, count, rule, age):
-    """How far model m, at a row of the messages, moves along a record, and the place of the record's vector."""
+    """Return the step size of linear model m for a record, and the row of the record's vector.
+
+    Parameters
+    ----------
+    messages : Messages
+        The received models.
+    row : int
+        The row of the linear model in the messages.
+    rows : Rows
+        The records.
+    record : int
+        The record.
+    m : int
+        The number of the linear model.
+    count : int
+        The number of linear models per model.
+    rule : Rule
+        The update rule.
+    age : int
+        The age of the model, including this update.
+    """
     place = record * count + m if rows.folded else record
     sign = sign_for(rows, record, m, count)
     margin = sign * dot(messages.w, row, rows.x, place)
@@ -245,10 +397,25 @@ def step_for(messages, row, rows, record, m, count, rule, age):
 
 @leaf
 def receive_plainly(events, lo, hi, messages, models, rows, how):
-    """Do what `receive` does in the commonest case, in one pass over the rows, with the same bits.
+    """Compute `receive` for the most common case in one pass over the rows, with bitwise equal results.
 
-    A node takes the mean of its model and the received one, which its only record has updated; nobody lies, nothing is
-    remembered, and no noise is added.
+    A node updates the received model with its only record and takes the mean with its own model. There are no
+    adversaries, no cache and no noise.
+
+    Parameters
+    ----------
+    events : array of int32
+        The messages in the order in which they arrive.
+    lo, hi : int
+        The range of events.
+    messages : Messages
+        The messages.
+    models : Models
+        The models of all nodes; changed in place.
+    rows : Rows
+        The records of the nodes.
+    how : Reception
+        The update rule and the merge.
     """
     count = how.merging.models
     for place in range(lo, hi):
@@ -270,45 +437,59 @@ def receive_plainly(events, lo, hi, messages, models, rows, how):
 
 
 class GolfConfig(DescentConfig):
-    """Golf's settings."""
+    """The settings of Golf."""
 
     variant: Literal["algorithm1", "rw", "mu", "um"] = Field(
         "algorithm1",
-        description="what a node makes of a received model: update it and average with the current one (Hegedűs & "
-        "Jelasity 2017); only update it; merge it with the last received, then update; update both, then merge",
+        description="what a node does with a received model: update it and average it with the current one "
+        "(“algorithm1”, Hegedűs & Jelasity 2017); only update it (“rw”); merge it with the last received model, then "
+        "update (“mu”); update both, then merge (“um”)",
     )
-    average: Literal["plain", "age"] = Field("plain", description="two models count alike, or by their age")
+    average: Literal["plain", "age"] = Field(
+        "plain", description="weigh two models equally in a mean, or in proportion to their ages"
+    )
     cache: int = Field(
-        0, ge=0, description="remember so many of the last models, for voted prediction or a robust merge"
+        0, ge=0, description="the number of recent models that a node stores, for voted prediction or a robust merge"
     )
     merge: Literal["mean", "median", "trimmed-mean"] = Field(
         "mean",
-        description="against bad peers: instead of the mean of two, take the coordinate-wise median of the updated "
-        "models in the cache, or their mean without the smallest and largest quarter (algorithm1, cache of 3 or more)",
+        description="a defence against adversarial nodes: in place of the mean of two models use the coordinate-wise "
+        "median of the updated models in the cache, or their mean without the smallest and largest quarter (needs "
+        "algorithm1 and a cache of 3 or more)",
     )
     epsilon: float | None = Field(
-        None, ge=1e-6, allow_inf_nan=True, description="perturb each gradient; the budget of each record (or node)"
+        None,
+        ge=1e-6,
+        allow_inf_nan=True,
+        description="the budget ε of each record (or node), for noise in each gradient; default: no noise",
     )
     schedule: Schedule = Field(
-        UniformSchedule(kind="uniform", visits=1), description="with epsilon: how it is spread over a record's visits"
+        UniformSchedule(kind="uniform", visits=1),
+        description="with epsilon: how the budget is divided over the visits of a record",
     )
     norm: Literal["l1", "l2"] = Field(
-        "l1", description="with epsilon: the length of records that the noise is made for"
+        "l1",
+        description="with epsilon: “l1” adds Laplace noise, for records of L1 length ≤ 1; “l2” adds Gamma-norm noise, "
+        "for L2 length ≤ 1",
     )
-    unit: Literal["record", "node"] = Field("record", description="with epsilon: what it protects")
-    clip: float | None = Field(None, gt=0, description="against bad peers: shorten received models to this L2 length")
+    unit: Literal["record", "node"] = Field(
+        "record", description="with epsilon: what ε protects, one record or all records of a node"
+    )
+    clip: float | None = Field(
+        None, gt=0, description="a defence against adversarial nodes: the largest L2 length of received models"
+    )
 
     @model_validator(mode="after")
     def _robust(self) -> GolfConfig:
         if self.merge != "mean" and (self.variant != "algorithm1" or self.cache < 3):
             raise ValueError(f'merge = "{self.merge}" needs variant = "algorithm1" and a cache of 3 or more')
         if self.epsilon is not None and self.batch != "mini-batch":
-            raise ValueError('epsilon needs batch = "mini-batch": all records of a node make one noisy update')
+            raise ValueError('epsilon needs batch = "mini-batch": one noisy update with all records of a node')
         return self
 
 
 class Golf(Descent[GolfConfig]):
-    """Each cycle every node sends its model to a peer, which updates it with its own records and keeps the result."""
+    """Gossip learning: each cycle every node sends its model to a peer, which updates it with its own records."""
 
     Config = GolfConfig
     accepts = frozenset({"loss", "delay", "partition"})
@@ -325,7 +506,7 @@ class Golf(Descent[GolfConfig]):
     )
 
     def setup(self, world: World) -> None:
-        """All models zero."""
+        """Set all models to zero."""
         config = self.config
         self.allocate(world.nodes)
         shape = self.w.shape[1:]
@@ -353,7 +534,7 @@ class Golf(Descent[GolfConfig]):
         self._plain = usual and int(config.records.capacity().max(initial=0)) <= 1
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
-        """Begin with the zero model, also as the last received one and in the cache."""
+        """Set the models of these nodes to zero, including the last received one and the cache."""
         for array in (self.w, self.age, self.last, self.last_age, self.cache):
             if len(array):
                 array[nodes] = 0
@@ -361,7 +542,7 @@ class Golf(Descent[GolfConfig]):
             self.cached[nodes] = 1
 
     def step(self, world: World) -> None:
-        """Take in what is due, then let everybody send."""
+        """Receive the messages that are due, then let every node send its model."""
         forgery = self._forgery(world)
         if world.transport.longest:
             slots, receivers = self.mail.due(world)
@@ -379,7 +560,7 @@ class Golf(Descent[GolfConfig]):
             self._deliver(world, peer, arrives, forgery)
 
     def _deliver(self, world: World, peer: NDArray[np.int32], arrives: NDArray[np.bool_], forgery: Forgery) -> None:
-        """Let messages arrive at once; beside what comes next, unless models are so large that this is short."""
+        """Let messages arrive in this cycle, in parallel with the next layer unless models are large."""
         cycle, order, alone = world.cycle, world.order, self.w[0].nbytes > LARGE or not world.pipeline.active
         threads = world.threads if alone else max(1, world.threads - 1)
 
@@ -402,7 +583,7 @@ class Golf(Descent[GolfConfig]):
         return world.tampering.forgery(world.cycle)
 
     def _receive(self, cycle: int, threads: int, messages: Messages, forgery: Forgery, live: bool = False) -> None:
-        """Take messages in; `live`: they carry models as they are when it is their turn."""
+        """Receive messages; `live`: a message carries its sender's model at the time when it is processed."""
         models = Models(linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached)
         messages = messages._replace(w=linear(messages.w))
         rows = self.config.records.rows
@@ -417,25 +598,25 @@ class Golf(Descent[GolfConfig]):
         as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
 
     def guarantee(self) -> Guarantee:
-        """That of the records it learns from, or of its own noise."""
+        """Return the guarantee of the records, or that of the noise in the gradients."""
         if self.config.epsilon is None:
             return super().guarantee()
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
 
     def audited(self) -> Audited:
-        """Two nodes that send each other their models, until the budget is spent and once more."""
+        """Return an audit of two nodes that exchange models until the budget is spent, and once more."""
         return Audited(cycles=visits_of(self.config.schedule) + 1)
 
     def observe(self, world: World) -> dict[str, float]:
-        """What was spent, where gradients are perturbed."""
+        """Return the metrics, with the spent budget if gradients are perturbed."""
         return super().observe(world) | self.ledger.metrics()
 
     def others(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> dict[str, NDArray[np.int32]]:
-        """The majority of the remembered models, if there are any."""
+        """Return the classes by the vote of the cached models, if there is a cache."""
         return {"voted": self._voted(nodes, x)} if self.config.cache else {}
 
     def _voted(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.int32]:
-        """A tie goes to class 1 of two, else to the lowest class."""
+        """Return the majority class; a tie goes to class 1 of two, otherwise to the lowest class."""
         models = self.config.records.models
         total = np.zeros((len(x), nodes.size, max(models, 2)), np.int32)
         for place in range(self.config.cache):

@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 class GradientPerturbationConfig(WalkConfig):
-    """A walk's settings, and how its gradients are protected."""
+    """The settings of a walk with noisy gradients."""
 
     epsilon: float = Field(
-        ge=1e-6, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise"
+        ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
     )
     schedule: Schedule = Field(
-        UniformSchedule(kind="uniform", visits=1), description="how the budget is spread over a record's visits"
+        UniformSchedule(kind="uniform", visits=1), description="how the budget is divided over the visits of a record"
     )
     norm: Literal["l1", "l2"] = Field(
-        "l1", description="Laplace noise for L1 lengths, or Gamma-norm noise for L2 lengths"
+        "l1", description="“l1”: Laplace noise, for records of L1 length ≤ 1; “l2”: Gamma-norm noise, for L2 length ≤ 1"
     )
     unit: Literal["record", "node"] = Field(
         "record", description="what ε protects: one record, or all records of a node"
     )
-    batch: Literal["mini-batch"] = Field("mini-batch", description="all records of a node make one update together")
+    batch: Literal["mini-batch"] = Field("mini-batch", description="make one update with all records of a node")
 
 
 class GradientPerturbation(Walk[GradientPerturbationConfig]):
-    """Mini-batch gradient descent on a walk; the mean gradient of a node's records is perturbed and charged to them."""
+    """Mini-batch gradient descent on a random walk; noise is added to the mean gradient of each node's records."""
 
     Config = GradientPerturbationConfig
     metrics = (*Walk.metrics, *BUDGET_METRICS)
 
     def setup(self, world: World) -> None:
-        """Check that the records are as short as the guarantee needs, and open a ledger."""
+        """Check that no record is longer than the guarantee allows, and create the ledger."""
         super().setup(world)
         config = self.config
         refuse_unfit(config.records, config.norm, self.name)
@@ -56,9 +56,9 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         return visits_of(self.config.schedule)
 
     def guarantee(self) -> Guarantee:
-        """ε per record or node: visits compose to the whole budget, records of different people in parallel."""
+        """Return ε per record or node: the visits of a record compose sequentially, different records in parallel."""
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
 
     def observe(self, world: World) -> dict[str, float]:
-        """What was spent, besides what a walk tells."""
+        """Return the metrics of a walk and the spent budget."""
         return super().observe(world) | self.ledger.metrics()

@@ -1,4 +1,4 @@
-"""Newscast: an overlay that mends itself by exchanging fresh descriptors (Jelasity & van Steen 2002)."""
+"""Newscast: an overlay that repairs itself by exchanging fresh descriptors (Jelasity & van Steen 2002)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ TOGETHER = 5  # exchanges whose partners are fetched together
 
 
 class Views(NamedTuple):
-    """Two views side by side, for a merge: their words, ended by NONE; the peers in them, and last who must not be.
+    """Working memory for the merge of two views.
 
-    Besides, who is expected to take part in the next exchanges.
+    `words` has the descriptors of each view, ended by NONE. `peers` has their peers; its last entry is a node that the
+    other view must not contribute (the barred node). `expected` has the likely partners of the next exchanges.
     """
 
     words: NDArray[np.int64]
@@ -34,7 +35,7 @@ class Views(NamedTuple):
 
 
 class Views32(NamedTuple):
-    """A pair whose peers fill 32 lanes of a comparison."""
+    """A pair of views whose peers are compared in 32 lanes."""
 
     words: NDArray[np.int64]
     peers: NDArray[np.int32]
@@ -42,7 +43,7 @@ class Views32(NamedTuple):
 
 
 class Views64(NamedTuple):
-    """A pair whose peers fill 64 lanes."""
+    """A pair of views whose peers are compared in 64 lanes."""
 
     words: NDArray[np.int64]
     peers: NDArray[np.int32]
@@ -50,7 +51,7 @@ class Views64(NamedTuple):
 
 
 def room(longest: int) -> Views | Views32 | Views64:
-    """Room for two views of at most so many descriptors; its type tells the compiler how peers are compared."""
+    """Return working memory for two views of at most `longest` descriptors; its type selects how peers are compared."""
     kind, lanes = (Views32, 32) if longest < 32 else (Views64, 64) if longest < 64 else (Views, longest + 1)
     words, peers = np.full((2, longest + 2), NONE, np.int64), np.full((2, lanes), NONE, np.int32)
     return kind(words, peers, np.empty(TOGETHER, np.int64))
@@ -58,7 +59,23 @@ def room(longest: int) -> Views | Views32 | Views64:
 
 @inlined
 def lay(views, row, pair, side, barred, after=0):
-    """Put a view into a pair, after so many words, and whom the other view may not bring."""
+    """Copy a view into one side of a pair, and set the node that the other view must not contribute.
+
+    Parameters
+    ----------
+    views : array of int64, shape (rows, view)
+        The views.
+    row : int
+        The row of the view to copy.
+    pair : Views, Views32 or Views64
+        The working memory; changed in place.
+    side : int
+        The side of the pair, 0 or 1.
+    barred : int
+        The node that the other view must not contribute.
+    after : int
+        The first place of the view in the pair.
+    """
     for k in range(views.shape[1]):
         pair.words[side, after + k] = views[row, k]
         pair.peers[side, after + k] = np.int32(views[row, k])
@@ -68,21 +85,21 @@ def lay(views, row, pair, side, barred, after=0):
 
 @inlined
 def among_32(pair, side, first, peer):
-    """`is_among` in 32 lanes."""
+    """Compute `is_among` in 32 lanes."""
     counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 31)
     return equal_32(pair.peers, side, peer) & counted != 0
 
 
 @inlined
 def among_64(pair, side, first, peer):
-    """`is_among` in 64 lanes."""
+    """Compute `is_among` in 64 lanes."""
     counted = ((np.uint64(1) << np.uint64(first)) - np.uint64(1)) | np.uint64(1 << 63)
     return equal_64(pair.peers, side, peer) & counted != 0
 
 
 @inlined
 def among_any(pair, side, first, peer):
-    """`is_among` one by one."""
+    """Compute `is_among` one peer at a time."""
     found = peer == pair.peers[side, pair.peers.shape[1] - 1]
     for k in range(first):
         found |= pair.peers[side, k] == peer
@@ -93,7 +110,7 @@ AMONG = {Views32: among_32, Views64: among_64, Views: among_any}
 
 
 def is_among(pair: Any, side: int, first: int, peer: int) -> Any:
-    """Whether a peer is among the first so many of one side, or barred."""
+    """Return whether a peer is among the first `first` peers of one side, or is barred."""
     return AMONG[type(pair)](pair, side, first, peer)
 
 
@@ -104,11 +121,24 @@ def _compiled_is_among(pair, side, first, peer):
 
 @inlined
 def merge(pair, a_wins_tie, n, views, row, other_row):
-    """Write the freshest descriptors of a pair without the barred and repetitions into two rows, from place n on.
+    """Write the freshest descriptors of two views into two rows, without barred nodes and repetitions.
 
-    Only time stamps are compared; equal ones are taken from the two views in turn. No view repeats anybody, so a word
-    repeats another if its peer is among those taken from the other view. Which view comes next is as random as a coin:
-    so nothing here branches on it, and the words after the next are fetched before it is known.
+    Only time stamps are compared; descriptors with equal time stamps are taken from the two views in turn. No view has
+    a peer twice, so a descriptor is a repetition if its peer is among those taken from the other view. It is random
+    which view comes next. So the code has no branch on it, and fetches the next words of both views beforehand.
+
+    Parameters
+    ----------
+    pair : Views, Views32 or Views64
+        The two views.
+    a_wins_tie : bool
+        Whether the first descriptor of two with equal time stamps is taken from the first view.
+    n : int
+        The first place to write to.
+    views : array of int64, shape (rows, view)
+        The views of all nodes; changed in place.
+    row, other_row : int
+        The two rows to write; they may be equal.
     """
     p = q = np.int64(0)
     a, b = pair.words[0, 0], pair.words[1, 0]
@@ -136,11 +166,26 @@ def merge(pair, a_wins_tie, n, views, row, other_row):
 
 @inlined
 def expect(views, order, first, now, key, pair):
-    """Bring the views that the nodes from a place of the order on will most likely exchange with into the cache.
+    """Prefetch the views of the likely partners of the next nodes.
 
-    Where a view lies in memory has to be looked up (its page), and the processor does not go on until it knows: it can
-    look up several at once, so they are asked for together, and only then all of their lines. It waits for some twenty
-    lines at a time, which is as many as five views have.
+    The processor has to look up the memory page of each view, and waits for it. It can look up several pages at once,
+    so these are requested together first, and then all cache lines of the views. It has about twenty outstanding
+    requests for cache lines, which are the lines of five views.
+
+    Parameters
+    ----------
+    views : array of int64, shape (nodes, view)
+        The views of all nodes.
+    order : array of int32
+        The online nodes in acting order.
+    first : int
+        The place in `order` of the first of the next nodes.
+    now : int
+        The current cycle.
+    key : uint64
+        The key of the draws of peers.
+    pair : Views, Views32 or Views64
+        The working memory.
     """
     if first + TOGETHER > order.size:
         return
@@ -159,18 +204,18 @@ def exchange(views, order, request, answer, key, oracle, pair):
 
     Parameters
     ----------
-    views : int64 array, [nodes, view]
+    views : array of int64, shape (nodes, view)
         The descriptors of each node, freshest first; changed in place.
-    order : int32 array
+    order : array of int32
         The online nodes in acting order.
     request, answer : Wire
-        Decide which messages arrive. The draw about an answer is that of the node that asked.
+        The rules that decide which messages arrive. The random draw for an answer is that of the node that asked.
     key : uint64
-        Of the draws of peers and of ties.
+        The key of the draws of peers and of ties.
     oracle : bool
         Whether an offline peer is replaced by an online one of the view.
     pair : Views, Views32 or Views64
-        Room for a merge.
+        The working memory for a merge.
     """
     requests = arrived = answered = 0
     now, online = request.cycle, request.online
@@ -202,9 +247,30 @@ def exchange(views, order, request, answer, key, oracle, pair):
 
 @leaf
 def take_in(views, slots, receiver, sender, stamp, carried, answers, now, key, before, pair):
-    """Delayed messages arrive in turn: each receiver merges a fresh descriptor of the sender and what is carried.
+    """Let delayed messages arrive in turn: each receiver merges the sender's view and a fresh descriptor of the sender.
 
-    A request is answered with the view as it was before, which is written into `before`, one row a request.
+    A request is answered with the view of the receiver before the merge.
+
+    Parameters
+    ----------
+    views : array of int64, shape (nodes, view)
+        The descriptors of each node, freshest first; changed in place.
+    slots, receiver : array of int32, shape (messages,)
+        The mailbox slot and the receiver of each message.
+    sender, stamp : array of int32, shape (slots,)
+        The sender of the message in each slot, and the cycle in which it was sent.
+    carried : array of int64, shape (slots, view)
+        The view that the message in each slot carries.
+    answers : array of bool, shape (slots,)
+        Whether the message in each slot is an answer.
+    now : int
+        The current cycle.
+    key : uint64
+        The key of the draws of ties.
+    before : array of int64, shape (requests, view)
+        The views before the merge, one row per request; filled here.
+    pair : Views, Views32 or Views64
+        The working memory for a merge.
     """
     asked = 0
     for e in range(slots.size):
@@ -225,7 +291,21 @@ def take_in(views, slots, receiver, sender, stamp, carried, answers, now, key, b
 
 @leaf
 def meet(views, nodes, contacts, now, key, pair):
-    """Each node exchanges views with the contact it was given, if any; returns how many did."""
+    """Let each node exchange views with its contact, and return the number of exchanges.
+
+    Parameters
+    ----------
+    views : array of int64, shape (nodes, view)
+        The descriptors of each node, freshest first; changed in place.
+    nodes, contacts : array of int32, shape (pairs,)
+        The nodes, and the contact of each (−1: none).
+    now : int
+        The current cycle.
+    key : uint64
+        The key of the draws of ties.
+    pair : Views, Views32 or Views64
+        The working memory for a merge.
+    """
     met = 0
     for e in range(nodes.size):
         i, j = np.int64(nodes[e]), np.int64(contacts[e])
@@ -240,11 +320,10 @@ def meet(views, nodes, contacts, now, key, pair):
 
 
 class Newscast(ViewOverlay[ViewConfig]):
-    """A view of (peer, time stamp) descriptors; each cycle every node merges views with a random peer of its own.
+    """A view of (peer, time stamp) descriptors; each cycle every node merges its view with that of a random peer.
 
-    As in PeerSim's SimpleNewscast: both keep the freshest descriptors, and a fresh one of each other. When messages
-    take time, a request carries the sender's view and a fresh descriptor of the sender, as they were when sent; so does
-    the answer.
+    As in PeerSim's SimpleNewscast, both nodes keep the freshest descriptors and a fresh descriptor of each other. With
+    delays a request carries a copy of the sender's view and a fresh descriptor of the sender, and so does the answer.
     """
 
     Config = ViewConfig
@@ -252,9 +331,9 @@ class Newscast(ViewOverlay[ViewConfig]):
     overlaps = True
 
     def setup(self, world: World) -> None:
-        """Allocate empty views, and a mailbox where messages take time."""
+        """Allocate empty views, and a mailbox if messages have delays."""
         super().setup(world)
-        self._room = room(self.config.view + 1)  # what is carried has a descriptor of its sender as well
+        self._room = room(self.config.view + 1)  # a message also has a descriptor of its sender
         if world.transport.longest:
             self.mail = Mailbox(
                 self, world, each=2, carried=self.views, stamp=np.empty(0, np.int32), answer=np.empty(0, np.bool_)
@@ -300,7 +379,7 @@ class Newscast(ViewOverlay[ViewConfig]):
         carried: NDArray[np.int64],
         row: NDArray[np.int32],
     ) -> None:
-        """Send views, the rows given of `carried`."""
+        """Send views: the rows `row` of `carried`."""
         arrives, lag = world.transport.send(self, kind, src, dst, self._bytes, k=np.arange(src.size))
         assert lag is not None
         slots = self.mail.put(world, lag, src, dst, arrives, row=row, carried=carried)

@@ -1,4 +1,4 @@
-"""Models that walk over the network and are updated wherever they come: sequential gradient descent."""
+"""Models that walk over the network and are updated at every node they visit: sequential gradient descent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,23 @@ LOST = -1
 
 @leaf
 def next_node(start, neighbour, pool, online, here, row, h):
-    """A random live neighbour, in a row of the graph, or any of the pool where there is none; −1 if nobody is."""
+    """Return a random online neighbour in a row of the graph, or −1 if there is none.
+
+    Parameters
+    ----------
+    start, neighbour : array of int32
+        The graph: row i has neighbour[start[i]] … neighbour[start[i+1]−1]. Empty: all nodes know the pool.
+    pool : array of int32
+        The online nodes.
+    online : array of bool, shape (nodes,)
+        Which nodes are online.
+    here : int
+        The node that has the token.
+    row : int
+        The row of the graph.
+    h : uint64
+        Random bits.
+    """
     if start.size == 0:
         if pool.size < 2:
             return np.int64(-1)
@@ -53,19 +69,19 @@ def hop(start, neighbour, pool, online, wire, at, held, path):
 
     Parameters
     ----------
-    start, neighbour : int32 array
-        Who knows whom: one row per node or, for a single hop, one row per walker: that of the node it is at. No
-        entries: all nodes know the pool.
-    pool : int32 array
+    start, neighbour : array of int32
+        The graph: one row per node or, for a single hop, one row per walker: that of the node it is at. Empty: all
+        nodes know the pool.
+    pool : array of int32
         The online nodes.
-    online : bool array, [nodes]
-        Who is online.
+    online : array of bool, shape (nodes,)
+        Which nodes are online.
     wire : Wire
-        Decides which tokens arrive, and counts them; its key is also that of the draws of the next node.
-    at, held : int32 array, [walkers]
+        The rule that decides which tokens arrive, and counts them; its key is also used to draw the next node.
+    at, held : array of int32, shape (walkers,)
         The node that has each token, or −1; and the node that sent a token that was lost. Changed in place.
-    path : int32 array, [walkers, hops]
-        Filled with the nodes that each token comes to, −1 once it stops.
+    path : array of int32, shape (walkers, hops)
+        The nodes that each token visits, −1 after it stops; filled here.
     """
     path[:] = -1
     for walker in range(at.size):
@@ -87,16 +103,17 @@ def hop(start, neighbour, pool, online, wire, at, held, path):
 
 @kernel
 def arrive(wire, at, to, due, held, path):
-    """Deliver the tokens that are due, and return how many came and how many were lost.
+    """Deliver the tokens that are due, and return the numbers of delivered and lost tokens.
 
     Parameters
     ----------
     wire : Wire
-        Decides which tokens reach their receivers.
-    at, to, due, held : int32 array, [walkers]
-        The node that has each token; where a token in transit goes; when it is due; who sent it. −1: none.
-    path : int32 array, [walkers, 1]
-        Filled with the node that each token comes to, or −1.
+        The rule that decides which tokens reach their receivers.
+    at, to, due, held : array of int32, shape (walkers,)
+        The node that has each token; the receiver of a token in transit; the cycle in which it is due; its sender.
+        −1: none. Changed in place.
+    path : array of int32, shape (walkers, 1)
+        The node that each token visits, or −1; filled here.
     """
     came = lost = 0
     path[:] = -1
@@ -115,20 +132,20 @@ def arrive(wire, at, to, due, held, path):
 
 @kernel
 def depart(start, neighbour, pool, online, wire, at, to, held):
-    """Send the tokens of online nodes to neighbours; the arguments are those of `hop` and `arrive`.
+    """Send the tokens of online nodes to neighbours.
 
     Parameters
     ----------
-    start, neighbour : int32 array
-        Who knows whom, one row per walker: that of the node it is at. No entries: all nodes know the pool.
-    pool : int32 array
+    start, neighbour : array of int32
+        The graph, one row per walker: that of the node it is at. Empty: all nodes know the pool.
+    pool : array of int32
         The online nodes.
-    online : bool array, [nodes]
-        Who is online.
+    online : array of bool, shape (nodes,)
+        Which nodes are online.
     wire : Wire
-        Decides which tokens are lost, and counts them; its key is also that of the draws of the next node.
-    at, to, held : int32 array, [walkers]
-        The node that has each token; where a token in transit goes; who sent it. −1: none. Changed in place.
+        The rule that decides which tokens are lost, and counts them; its key is also used to draw the next node.
+    at, to, held : array of int32, shape (walkers,)
+        The node that has each token; the receiver of a token in transit; its sender. −1: none. Changed in place.
     """
     for walker in range(at.size):
         here = at[walker]
@@ -143,7 +160,29 @@ def depart(start, neighbour, pool, online, wire, at, to, held):
 
 @kernel
 def visit(path, w, age, models, rows, rule, noise, budget, counts):
-    """Update each walker's model at each node of its path, hop by hop; counts of visits made and passed over."""
+    """Update the model of each walker at each node of its path, hop by hop.
+
+    Parameters
+    ----------
+    path : array of int32, shape (walkers, hops)
+        The nodes that each walker visits; −1: none.
+    w : array of float32, shape (walkers · models, features)
+        The models, one row per linear model; changed in place.
+    age : array of int32, shape (walkers,)
+        The number of updates of each model; changed in place.
+    models : int
+        The number of linear models per walker.
+    rows : Rows
+        The records of the nodes.
+    rule : Rule
+        The update rule.
+    noise : Noise
+        The noise that is added to gradients.
+    budget : Budget
+        The budget that visits are charged to.
+    counts : array of int64, shape (2,)
+        The numbers of visits with and without an update; changed in place.
+    """
     fresh = np.empty((models, w.shape[1]), np.float32)
     for step in range(path.shape[1]):
         for walker in range(path.shape[0]):
@@ -158,19 +197,21 @@ def visit(path, w, age, models, rows, rule, noise, budget, counts):
 
 
 class WalkConfig(DescentConfig):
-    """A walk's settings."""
+    """The settings of random walks."""
 
-    walkers: int = Field(1, ge=1, description="how many models walk")
+    walkers: int = Field(1, ge=1, description="the number of models that walk")
     hops: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
-        1, description="how many nodes each visits in a cycle; “all”: as many as there are"
+        1, description="the number of nodes that a walker visits per cycle; “all”: the number of nodes in the network"
     )
     path: Literal["walk", "tour"] = Field(
-        "walk", description="from neighbour to neighbour, or all online nodes once in random order, then again"
+        "walk",
+        description="“walk”: from neighbour to neighbour; “tour”: all online nodes once in random order, repeatedly",
     )
     restart: Literal["never", "afresh", "resend"] = Field(
         "never",
-        description="a walk whose token was lost is gone; or a random node begins anew with the zero model; or the "
-        "last holder notices and sends it again in the next cycle",
+        description="what happens if a token is lost: the walk ends (`never`); a random node starts a new walk with "
+        "the zero model (`afresh`); or the last holder notices the loss and sends the token again in the next cycle "
+        "(`resend`)",
     )
 
 
@@ -178,7 +219,7 @@ C = TypeVar("C", bound=WalkConfig)
 
 
 class Walk(Descent[C]):
-    """What all walks have in common."""
+    """The base class of all walks."""
 
     accepts = frozenset({"loss", "delay", "partition"})
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -193,31 +234,32 @@ class Walk(Descent[C]):
     )
 
     def setup(self, world: World) -> None:
-        """All models zero, nobody under way yet."""
+        """Set all models to zero; no walker has started yet."""
         walkers = self.config.walkers
         if self.config.path == "tour" and world.transport.faults:
-            what = f"a tour knows no {' and no '.join(sorted(world.transport.faults))} of messages"
-            raise UserError(what, key=f"{self.name}.path", hint='path = "walk" does')
+            what = f"a tour does not support {' and '.join(sorted(world.transport.faults))} of messages"
+            raise UserError(what, key=f"{self.name}.path", hint='use path = "walk"')
         if world.transport.longest and self.config.hops != 1:
-            raise UserError("a token that takes time visits one node a turn", key=f"{self.name}.hops", hint="hops = 1")
+            what = "with delays a token visits one node per cycle"
+            raise UserError(what, key=f"{self.name}.hops", hint="use hops = 1")
         self.allocate(walkers)
         self.at = np.full(walkers, LOST, np.int32)
-        self.held = np.full(walkers, LOST, np.int32)  # who sent the token last
-        self.to = np.full(walkers, LOST, np.int32)  # where a token under way goes
+        self.held = np.full(walkers, LOST, np.int32)  # the last sender of the token
+        self.to = np.full(walkers, LOST, np.int32)  # the receiver of a token in transit
         self.due = np.zeros(walkers, np.int32)
         self.begun = np.zeros(walkers, np.bool_)
         self.toured = np.zeros(walkers, np.int64)
-        self.visits = np.zeros(2, np.int64)  # made, passed over
+        self.visits = np.zeros(2, np.int64)  # with and without an update
         self._hops = world.nodes if self.config.hops == "all" else self.config.hops
         self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
         self._no_budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
 
     def _privacy(self) -> tuple[Noise, Budget]:
-        """No noise, nothing charged."""
+        """Return no noise and an empty budget."""
         return Noise(False, 0, False, np.uint64(0)), self._no_budget
 
     def step(self, world: World) -> None:
-        """Let lost walks begin again, then every walker goes its way of this cycle and learns on it."""
+        """Start walks, move every walker, and update its model at the nodes it visits."""
         if world.order.size == 0:
             return
         self._begin(world)
@@ -228,11 +270,11 @@ class Walk(Descent[C]):
             np.copyto(self.at, self.held, where=self._gone())
 
     def _gone(self) -> NDArray[np.bool_]:
-        """Walkers whose token is neither held by a node nor under way."""
+        """Return the walkers whose token is neither at a node nor in transit."""
         return np.asarray((self.at == LOST) & (self.to == LOST))
 
     def _begin(self, world: World) -> None:
-        """Walkers that never began, or may begin afresh, start at random online nodes."""
+        """Start new walkers, and lost ones that may restart, at random online nodes."""
         new = ~self.begun
         if self.config.restart == "afresh":
             new |= self._gone()
@@ -254,7 +296,7 @@ class Walk(Descent[C]):
         return path
 
     def _graph(self, world: World) -> tuple[NDArray[Any], ...]:
-        """Who knows whom, for each node or, for a single hop, for those where the walkers are; and who is there."""
+        """Return the graph and the online nodes; for a single hop only the rows of nodes with a walker."""
         peers = self.config.peers
         links = peers.links(world) if self._hops > 1 else peers.links_of(world, np.maximum(self.at, 0))
         nothing = np.empty(0, np.int32)
@@ -263,11 +305,11 @@ class Walk(Descent[C]):
         return start, neighbour, pool, world.online
 
     def _wire(self, world: World) -> Wire:
-        """Return the delivery rule; tokens are drawn by walker, not by node, under a key of their own."""
+        """Return the delivery rule; it draws per walker, not per node, so it has a separate key."""
         return world.transport.wire(self, "token", self._message_bytes)._replace(key=self._hop_key)
 
     def _walk_slowly(self, world: World, path: NDArray[np.int32]) -> None:
-        """Tokens take time: those that are due arrive, and all that a node holds set out again."""
+        """Move tokens with delays: deliver those that are due, and send all tokens that are at a node."""
         transport = world.transport
         came, lost = arrive(transport.reach(), self.at, self.to, self.due, self.held, path)
         before = self.to.copy()
@@ -277,7 +319,7 @@ class Walk(Descent[C]):
         transport.count(self, sent=0, delivered=came, lost=lost)
 
     def _tours(self, world: World) -> NDArray[np.int32]:
-        """The next nodes of each walker's tour over all nodes; those that are offline are left out."""
+        """Return the next nodes of each walker's tour over all nodes; offline nodes are left out."""
         path = np.full((self.at.size, self._hops), -1, np.int32)
         for walker in range(self.at.size):
             filled = 0
@@ -293,27 +335,30 @@ class Walk(Descent[C]):
         return path
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
-        """None: models belong to walkers, of which there may be as many as nodes."""
+        """Return no arrays: models belong to walkers, even if there are as many walkers as nodes."""
         return {}
 
     def under_way(self) -> int:
-        """The tokens that take time."""
+        """Return the number of tokens in transit."""
         return int((self.to != LOST).sum())
 
     def holders(self, world: World) -> NDArray[np.int32]:
-        """The walkers that are not lost."""
+        """Return the walkers that are not lost."""
         alive = self.begun if self.config.path == "tour" else ~self._gone()
         return np.flatnonzero(alive).astype(np.int32)
 
     def audited(self) -> Audited:
-        """Hop by hop, so that every model shows; so long that two nodes' budgets are spent, and both seen once more."""
+        """Return an audit with one hop per cycle, so that every model is visible.
+
+        It is long enough to spend the budgets of two nodes and to visit both once more.
+        """
         return Audited(cycles=2 * (self._visits_allowed() + 1), changes={"hops": 1})
 
     def _visits_allowed(self) -> int:
         return 1
 
     def observe(self, world: World) -> dict[str, float]:
-        """Walkers under way, and their visits."""
+        """Return the numbers of walkers and of their visits."""
         made, passed = self.visits.tolist()
         return super().observe(world) | {
             "walkers": float(self.holders(world).size),
@@ -323,6 +368,6 @@ class Walk(Descent[C]):
 
 
 class RandomWalk(Walk[WalkConfig]):
-    """Sequential gradient descent: models walk from node to node and learn from each node's records, without noise."""
+    """Sequential gradient descent without noise: models walk from node to node and learn from the records there."""
 
     Config = WalkConfig

@@ -1,7 +1,7 @@
-"""Every node fits a linear model on its own records, with noise that makes the model private where asked for.
+"""Every node fits a linear model on its own records, optionally with noise that makes the model private.
 
-Output and objective perturbation as in Chaudhuri, Monteleoni & Sarwate (2011), and as published by Asplund & Frøystad
-(2015) and Veldhuizen (2020). The number of a node's records counts as public.
+Output and objective perturbation follow Chaudhuri, Monteleoni & Sarwate (2011); the variants of Asplund & Frøystad
+(2015) and Veldhuizen (2020) are also available. The number of records of a node is treated as public.
 """
 
 from __future__ import annotations
@@ -34,15 +34,35 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 GRIDS = {"mean": tuple(10.0**e for e in range(-4, 1)), "sum": tuple(2.0**e for e in range(-8, 9))}
-COVER = 0.01  # the share of ε that pays for the minimum of a perturbed objective being found inexactly
-CROWD = 32  # records of a node in an audit
-TRIALS = 1 << 30  # fits with this number and up are made to choose λ: their noise is drawn apart
+COVER = 0.01  # the share of ε that covers the inexact minimum of a perturbed objective
+CROWD = 32  # the number of records of a node in an audit
+TRIALS = 1 << 30  # fits with this number and above are trials to choose λ; their noise is drawn separately
 Nodes = NDArray[np.int32]
 
 
 @kernel
 def perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, w):
-    """Add noise to row e·models + m of w for model m of nodes[e]: a function of the node and the fit's number."""
+    """Add noise to row e·models + m of w, for model m of nodes[e].
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The nodes that have fitted a model.
+    lo, hi : int
+        The range of `nodes`.
+    number : array of int32, shape (nodes,)
+        The number of each fit, which selects the draws.
+    models : int
+        The number of linear models per node.
+    laplace : bool
+        Whether the noise is Laplace noise; otherwise it is Gamma-norm noise.
+    scale : array of float64, shape (nodes,)
+        The scale of the noise; 0: no noise.
+    key : uint64
+        The key of the draws.
+    w : array of float64, shape (nodes · models, features)
+        The models; changed in place.
+    """
     for e in range(lo, hi):
         for m in range(models if scale[e] > 0 else 0):
             k = m * 3 * w.shape[1]
@@ -53,15 +73,18 @@ def perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, w):
 
 
 class Objective(NamedTuple):
-    """How an objective is perturbed: by b·w/n with ‖b‖ ~ Gamma(d, scale), and by Δ/2·‖w‖²."""
+    """The perturbation of an objective: b·w/n with ‖b‖ ~ Gamma(d, scale), and Δ/2·‖w‖²."""
 
     scale: Floats
     delta: Floats
-    epsilon: Floats  # that this provably gives, at the exact minimum
+    epsilon: Floats  # the ε that is proven for the exact minimum
 
 
 def objective_2011(epsilon: float, c: float, n: Floats, lam: Floats) -> Objective:
-    """Chaudhuri, Monteleoni & Sarwate 2011, algorithm 2: ε' is what ε leaves after the Jacobian's share."""
+    """Return the perturbation of algorithm 2 of Chaudhuri, Monteleoni & Sarwate (2011).
+
+    The Jacobian uses a part of ε; the noise depends on the rest, ε'.
+    """
     if math.isinf(epsilon):
         return Objective(np.zeros(n.size), np.zeros(n.size), np.full(n.size, math.inf))
     c *= (1 + ROUNDING) ** 2
@@ -72,118 +95,138 @@ def objective_2011(epsilon: float, c: float, n: Floats, lam: Floats) -> Objectiv
 
 
 def objective_2008(epsilon: float, c: float, n: Floats, lam: Floats) -> Objective:
-    """Chaudhuri & Monteleoni 2008: without the Jacobian, which costs up to ln(1 + c/(nλ)) more than ε."""
+    """Return the perturbation of Chaudhuri & Monteleoni (2008).
+
+    It ignores the Jacobian, which costs up to ln(1 + c/(nλ)) in addition to ε.
+    """
     scale = np.full(n.size, 0.0 if math.isinf(epsilon) else 2 / epsilon)
     true = epsilon * (1 + ROUNDING) + log_of(1 + c * (1 + ROUNDING) ** 2 / (n * lam))
     return Objective(scale, np.zeros(n.size), true)
 
 
 class RegularisedErmConfig(LayerConfig):
-    """What is fitted, how, and how it is protected."""
+    """The objective, the solver and the noise of the models that nodes fit."""
 
-    records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records that models fit")
+    records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records to fit models to")
     loss: Literal["logistic", "huber"] = Field(
         "logistic", description="logistic regression, or a support vector machine with Huber's smooth hinge"
     )
-    huber: float = Field(0.5, gt=0, description="half the width of the part of Huber's loss that is quadratic")
+    huber: float = Field(0.5, gt=0, description="half the width of the quadratic part of Huber's loss")
     lam: Annotated[float, Field(gt=0)] | Literal["cv", "private"] = Field(
         alias="lambda",
-        description="the regularisation λ; “cv”: chosen by each node on its own records, unaccounted; “private”: "
-        "chosen by the exponential mechanism, which costs lambda_epsilon",
+        description="the regularisation λ; “cv”: each node chooses λ by cross-validation on its own records, which is "
+        "not private; “private”: the exponential mechanism chooses λ, which costs lambda_epsilon",
     )
     lambda_form: Literal["mean", "sum"] = Field(
         "mean",
-        description="which objective λ belongs to: mean loss + (λ/2)‖w‖², or the sources’ Σ loss + λ‖w‖², which is "
-        "the former with 2λ/n (Lasso: mean loss + λΣ|w|, or Σ loss + λΣ|w|); the log has both",
+        description="the objective that λ belongs to: mean loss + (λ/2)‖w‖² (“mean”), or Σ loss + λ‖w‖² as in the "
+        "sources (“sum”), which equals the first with 2λ/n (Lasso: mean loss + λΣ|w|, or Σ loss + λΣ|w|); the log has "
+        "both values",
     )
     grid: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
-        None, min_length=1, description="the λ to choose from; default: 10^-4 … 1, or 2^-8 … 2^8 in the form “sum”"
+        None,
+        min_length=1,
+        description="the values of λ to choose from; default: 10^-4 … 1, or 2^-8 … 2^8 in the form “sum”",
     )
-    folds: int = Field(10, ge=2, description="of the cross-validation that chooses λ")
+    folds: int = Field(10, ge=2, description="the number of folds of the cross-validation that chooses λ")
     lambda_epsilon: float | None = Field(
-        None, ge=1e-6, allow_inf_nan=True, description="what a private choice of λ costs, besides epsilon"
+        None, ge=1e-6, allow_inf_nan=True, description="the ε of a private choice of λ, in addition to epsilon"
     )
     solver: Literal["exact", "as-published"] = Field(
-        "exact", description="Newton’s method, or the mini-batch descent of Asplund & Frøystad (2015), not private"
+        "exact",
+        description="Newton’s method, or the mini-batch descent of Asplund & Frøystad (2015), which is not private",
     )
     batch: int | None = Field(
-        None, ge=1, description="as-published: records a step of the descent; the source does not say how many"
+        None,
+        ge=1,
+        description="as-published: the number of records per step of the descent, which the source does not state",
     )
-    penalty: Literal["l2", "lasso"] = Field("l2", description="Lasso as in Veldhuizen (2020) is not private")
+    penalty: Literal["l2", "lasso"] = Field(
+        "l2", description="the penalty: L2, or Lasso as in Veldhuizen (2020), which is not private"
+    )
     noise: Literal["none", "output", "objective"] = Field(
-        "none", description="where the noise is: nowhere, in the model, or in the objective"
+        "none", description="where noise is added: nowhere, to the model, or to the objective"
     )
     rule: Literal["corrected", "as-published"] = Field(
-        "corrected", description="how much noise: as much as ε needs, or as the sources have it, with the true ε told"
+        "corrected",
+        description="the amount of noise: what ε needs, or that of the sources; then golfsim reports the true ε",
     )
     epsilon: float | None = Field(
-        None, ge=1e-6, allow_inf_nan=True, description="the budget of each record (or node); inf: no noise"
+        None, ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
     )
     unit: Literal["record", "node"] = Field(
         "record", description="what ε protects: one record, or all records of a node"
     )
     tolerance: float = Field(
-        1e-9, gt=0, description="the length of the gradient at which a fit ends; the noise covers what it leaves open"
+        1e-9,
+        gt=0,
+        description="the length of the gradient at which a fit stops; the noise covers the remaining inaccuracy",
     )
-    min_records: int = Field(1, ge=1, description="nodes with fewer records take no part and hold no model")
+    min_records: int = Field(
+        1, ge=1, description="the smallest number of records of a node that fits a model; others have no model"
+    )
     refits: int = Field(
         1,
         ge=1,
-        description="with noise: how many fits ε is divided over; a node fits again when its records have changed. "
-        "Without noise there is no limit",
+        description="with noise: the number of fits that ε is divided over; a node fits again when its records have "
+        "changed; without noise there is no limit",
     )
 
     @model_validator(mode="after")
     def _noise(self) -> RegularisedErmConfig:
         noisy = self.noise != "none"
         if noisy != (self.epsilon is not None):
-            raise ValueError("epsilon: belongs to noise = “output” or “objective”, which need it")
+            raise ValueError("epsilon: required with noise = “output” or “objective”, and not allowed otherwise")
         if self.noise == "objective" and self.unit == "node":
-            raise ValueError("unit: noise in the objective protects a record; for whole nodes use noise = “output”")
+            raise ValueError("unit: noise in the objective protects one record; to protect nodes use noise = “output”")
         if self.noise == "objective" and (self.solver != "exact" or self.penalty != "l2"):
-            raise ValueError("noise: objective perturbation needs the exact minimum and the penalty l2")
+            raise ValueError("noise: objective perturbation needs the exact solver and the penalty l2")
         if noisy and self.penalty == "lasso" and self.rule == "corrected":
-            raise ValueError("penalty: no noise is known to cover Lasso; rule = “as-published” runs it, not private")
+            raise ValueError(
+                "penalty: no noise makes Lasso provably private; rule = “as-published” runs it, not private"
+            )
         return self
 
     @model_validator(mode="after")
     def _lambda(self) -> RegularisedErmConfig:
         plain = self.solver == "exact" and self.penalty == "l2"
         if self.solver != "exact" and self.penalty != "l2":
-            raise ValueError("solver: the mini-batch descent has the penalty l2")
+            raise ValueError("solver: the mini-batch descent needs the penalty l2")
         if (self.solver == "as-published") != (self.batch is not None):
-            raise ValueError("batch: belongs to solver = “as-published”, which needs it")
+            raise ValueError("batch: required with solver = “as-published”, and not allowed otherwise")
         if self.solver == "as-published" and self.noise != "none" and self.rule == "corrected":
             raise ValueError(
-                "rule: no noise is known to cover a descent that stops early; rule = “as-published” runs it"
+                "rule: no noise makes a descent that stops early provably private; rule = “as-published” runs it"
             )
         if self.penalty == "lasso" and self.loss != "logistic":
-            raise ValueError("penalty: Lasso goes with the logistic loss")
+            raise ValueError("penalty: Lasso needs the logistic loss")
         if isinstance(self.lam, str) and not plain:
-            raise ValueError("lambda: is chosen with the exact solver and the penalty l2 only; give a number")
+            raise ValueError(
+                "lambda: “cv” and “private” need the exact solver and the penalty l2; otherwise give a number"
+            )
         if (self.lam == "private") != (self.lambda_epsilon is not None):
-            raise ValueError("lambda_epsilon: belongs to lambda = “private”, which needs it")
+            raise ValueError("lambda_epsilon: required with lambda = “private”, and not allowed otherwise")
         if self.lam == "private" and not (self.noise != "none" and self.rule == "corrected" and self.unit == "record"):
-            raise ValueError("lambda: a private choice needs noise by the corrected rule, and unit = “record”")
+            raise ValueError("lambda: a private choice needs noise, rule = “corrected” and unit = “record”")
         return self
 
     @property
     def choices(self) -> Floats:
-        """The λ to choose from, as they are given."""
+        """The values of λ to choose from, in the form of the scenario."""
         return np.array(self.grid or GRIDS[self.lambda_form])
 
     def as_mean(self, lam: Floats, n: Floats) -> Floats:
-        """The given λ as that of the mean loss."""
+        """Convert λ from the form of the scenario to that of the mean loss."""
         factor = 2 if self.penalty == "l2" else 1
         return np.asarray(factor * lam / n if self.lambda_form == "sum" else lam)
 
     def as_sum(self, lam: Floats, n: Floats) -> Floats:
-        """The λ of the sum of losses that belongs to one of the mean."""
+        """Convert λ from the form of the mean loss to that of the sum of losses."""
         return np.asarray(lam * n / (2 if self.penalty == "l2" else 1))
 
 
 class RegularisedErm(Learner[RegularisedErmConfig]):
-    """A model at each node, fitted in the node's first turn online with enough records, and kept."""
+    """Each node fits a linear model to its own records once it is online and has enough of them."""
 
     Config = RegularisedErmConfig
     accepts = frozenset({"loss", "delay", "partition"})
@@ -195,38 +238,38 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     )
 
     def setup(self, world: World) -> None:
-        """No models yet; a ledger where there is noise."""
+        """Allocate the models, which are not fitted yet, and create a ledger if there is noise."""
         config, rows = self.config, self.config.records.rows
         self._noisy = config.noise != "none"
-        loose = config.rule == "as-published" and config.noise == "output"  # then the true ε tells what lengths cost
+        loose = config.rule == "as-published" and config.noise == "output"  # the true ε accounts for longer records
         if self._noisy and not loose:
             refuse_unfit(config.records, "l2", self.name, "noise")
         self._length = longest(config.records, "l2") if loose else 1.0
         if isinstance(config.lam, str) and rows.folded:
             raise UserError(
-                f"“{config.records.name}” has no labels to count mistakes with",
+                f"“{config.records.name}” has no labels, which the choice of λ needs",
                 key=f"{self.name}.lambda",
                 hint="give a number",
             )
         self._loss = Loss(LOSSES[config.loss], config.huber)
         self._solver = Solver(config.tolerance, threads=world.threads, layer=self.name)
         self.w = np.zeros((world.nodes, config.records.models, config.records.features))
-        self.lam = np.zeros(world.nodes)  # of the mean loss; 0 where nothing is fitted
+        self.lam = np.zeros(world.nodes)  # of the mean loss; 0 for nodes without a model
         self.fits = np.zeros(world.nodes, np.int32)
         self.first, self.stop = np.zeros(world.nodes, np.int64), np.zeros(world.nodes, np.int64)  # fitted records
-        self.choice = np.full(world.nodes, -1, np.int32)  # of a λ of the grid that was paid for
-        self.worst_fit = 0.0  # the largest ε that a fit has truly cost
+        self.choice = np.full(world.nodes, -1, np.int32)  # the index of λ in the grid; −1: not chosen yet
+        self.worst_fit = 0.0  # the largest true ε of a fit
         units = 0 if not self._noisy else rows.label.size if config.unit == "record" else world.nodes
         self.ledger = Ledger(UniformSchedule(kind="uniform", visits=config.refits), config.epsilon or 0.0, units)
         private = units if config.lam == "private" else 0
         self.lambda_ledger = Ledger(UniformSchedule(kind="uniform", visits=1), config.lambda_epsilon or 0.0, private)
 
     def start(self, world: World, nodes: Nodes) -> None:
-        """Without a model. What was spent stays spent."""
+        """Delete the models of these nodes. The spent budget stays."""
         self.w[nodes] = self.lam[nodes] = self.first[nodes] = self.stop[nodes] = 0
 
     def step(self, world: World) -> None:
-        """Fit the models of those that have none, or one of other records than they have now."""
+        """Fit the models of nodes that have none, or whose records have changed."""
         rows = self.config.records.rows
         nodes = self._due(world.order, rows)
         if nodes.size:
@@ -248,15 +291,15 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         self.fits[nodes] += 1
         if self._noisy:
             charged = self.ledger.charge(self._units(nodes, rows))
-            assert charged.all()  # `_due` names only nodes whose budget allows it
+            assert charged.all()  # `_due` returns only nodes with enough budget
 
     def _units(self, nodes: Nodes, rows: Rows) -> NDArray[Any]:
         return nodes if self.config.unit == "node" else ranges(rows.first[nodes], rows.stop[nodes])
 
-    # Which λ
+    # Choosing λ
 
     def _lambda_for(self, nodes: Nodes, rows: Rows, n: Floats) -> Floats:
-        """The λ of each node in the form of the scenario."""
+        """Return λ of each node, in the form of the scenario."""
         config = self.config
         if config.lam == "cv":
             per_sum, key = config.lambda_form == "sum", self.key("folds")
@@ -268,10 +311,11 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         return np.full(nodes.size, config.lam)
 
     def _choose_privately(self, nodes: Nodes, rows: Rows, n: Floats) -> None:
-        """Choose λ of the grid where that was not done before (Chaudhuri et al. 2011, section 6).
+        """Choose λ from the grid for nodes that have not chosen yet (Chaudhuri et al. 2011, section 6).
 
-        A node's records are divided into disjoint parts. One λ is tried on each, privately; the last part counts the
-        mistakes, and the exponential mechanism chooses. A record is in one part, so it pays lambda_epsilon once.
+        The records of a node are divided into disjoint parts. A private model is fitted on each part, with one λ of the
+        grid each. Their mistakes on the last part are counted, and the exponential mechanism chooses. A record is in
+        one part only, so it is charged lambda_epsilon once.
         """
         new = self.choice[nodes] < 0
         nodes, n, grid = nodes[new], n[new], self.config.choices
@@ -288,7 +332,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         self.choice[nodes] = exponential_choice(wrong, self.config.lambda_epsilon or 0.0, self.key("choice"), nodes)
 
     def _tried(self, nodes: Nodes, rows: Rows, n: Floats, lam: float, part: Part) -> Weights:
-        """Private models of a part of each node's records, with the λ that all its records would have."""
+        """Return private models of one part of each node's records, with the λ that applies to all its records."""
         owner = np.repeat(np.arange(nodes.size), rows.stop[nodes] - rows.first[nodes])
         used = part.of[ranges(rows.first[nodes], rows.stop[nodes])] == part.number
         size = np.maximum(np.bincount(owner, used, nodes.size), 1)
@@ -320,7 +364,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     def _private(
         self, nodes: Nodes, rows: Rows, n: Floats, lam: Floats, epsilon: float, number: Nodes, part: Part
     ) -> Weights:
-        """Exact models with as much noise as ε needs (none for ε = ∞)."""
+        """Return exact models with the noise that ε needs (none for ε = ∞)."""
         models = self.config.records.models
         if self.config.noise == "objective":
             return self._with_objective(nodes, rows, n, lam, epsilon, number, part)
@@ -329,18 +373,18 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         return self._perturbed("noise", nodes, number, scale, w)
 
     def _sensitivity(self, n: Floats, lam: Floats) -> Floats:
-        """How far the found minimum moves at the most: 2/(nλ) for a record, 2/λ for all, and 2τ/λ for the solver."""
+        """Return the sensitivity of the computed minimum: 2/(nλ) per record or 2/λ per node, plus 2τ/λ (solver)."""
         changed = 1 / n if self.config.unit == "record" else np.ones(n.size)
         return np.asarray(2 * (self._length * changed + self.config.tolerance) / lam)
 
     def _with_objective(
         self, nodes: Nodes, rows: Rows, n: Floats, lam: Floats, epsilon: float, number: Nodes, part: Part
     ) -> Weights:
-        """Minima of perturbed objectives.
+        """Return minima of perturbed objectives.
 
-        What is found lies within τ/(λ+Δ) of the minimum, depending on the records. So a hundredth of ε goes into
-        noise in the model that covers twice this: given the minimum, which is private, that makes private what is
-        found.
+        The computed point lies within τ/(λ+Δ) of the exact minimum, at a place that depends on the records. So one
+        hundredth of ε pays for noise in the model that covers twice this distance: the exact minimum is private, and
+        with this noise the computed point is private as well.
         """
         models, published = self.config.records.models, self.config.rule == "as-published"
         each = epsilon / models
@@ -355,7 +399,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         return self._perturbed("noise", nodes, number, cover, w)
 
     def _as_published(self, nodes: Nodes, n: Floats, given: Floats, lam: Floats, epsilon: float, w: Weights) -> Weights:
-        """Noise of the scale 2/(nελ) with λ as it is given: on each coordinate, or for Lasso of that Gamma-norm."""
+        """Add the published noise of scale 2/(nελ), λ as given: Laplace per coordinate, or Gamma-norm for Lasso."""
         if math.isinf(epsilon):
             self.worst_fit = math.inf
             return w
@@ -378,46 +422,46 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         )
         return w
 
-    # What is said of it
+    # Guarantee and metrics
 
     @property
     def touches_private_data(self) -> bool:
-        """With noise: without it no model leaves its node."""
+        """Whether a model leaves its node; without noise none does."""
         return self.config.noise != "none"
 
     def released(self) -> NDArray[np.float64]:
-        """The noisy models, and which λ was chosen; without noise no model leaves its node."""
+        """Return the noisy models and the chosen λ; without noise no model leaves its node."""
         return np.concatenate([self.w.ravel(), self.choice]) if self._noisy else np.empty(0)
 
     def audited(self) -> Audited:
-        """One node with so many records that one of them can go against the others, for each λ of a private choice."""
+        """Return an audit of one node, with enough records per λ of the grid for one of them to oppose the others."""
         parts = self.config.choices.size + 1 if self.config.lam == "private" else 1
         return Audited(nodes=1, records=CROWD * parts, cycles=1, norm="l2", changes={"min_records": 1})
 
     def guarantee(self) -> Guarantee:
-        """ε per record or node over all fits and models; for rules as published, the ε that they truly give."""
+        """Return ε per record or node over all fits and models; for published rules, the true ε."""
         config, records = self.config, self.config.records
         if config.noise == "none":
-            kept = Guarantee(None, note="every node keeps its model to itself")
+            kept = Guarantee(None, note="no guarantee is needed, since a model never leaves its node")
             return records.guarantee() if isinstance(records, Published) else kept
         asked = (config.epsilon or 0.0) + (config.lambda_epsilon or 0.0)
         if config.rule == "corrected" and config.solver == "exact" and config.lam != "cv":
             return records.guarantee_of(asked, config.unit)
         why = self._why_not_private()
         if why:
-            return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was asked for)")
+            return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was requested)")
         true = records.guarantee_of(self.worst_fit * config.refits, config.unit)
-        return Guarantee(true.epsilon, true.unit, true.note or f"as published, where ε = {asked:g} was asked for")
+        return Guarantee(true.epsilon, true.unit, true.note or f"as published, for a requested ε = {asked:g}")
 
     def _why_not_private(self) -> str:
         if self.config.penalty == "lasso":
             return "Lasso’s minimum has no bounded sensitivity"
         if self.config.solver == "as-published":
             return "a descent that stops early has no bounded sensitivity"
-        return "λ was chosen on the records themselves, unaccounted" if self.config.lam == "cv" else ""
+        return "λ was chosen on the records without accounting" if self.config.lam == "cv" else ""
 
     def observe(self, world: World) -> dict[str, float]:
-        """The mean λ of those that have a model, in both forms, and what was spent."""
+        """Return the mean λ of the nodes that have a model, in both forms, and the spent budget."""
         holders = np.flatnonzero(self.lam > 0)
         found: dict[str, float] = {}
         if holders.size:
@@ -426,21 +470,24 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         return found | self.ledger.metrics(self.lambda_ledger.spent() if self.config.lam == "private" else None)
 
     def holders(self, world: World) -> NDArray[np.int32]:
-        """The online nodes that have fitted a model."""
+        """Return the online nodes that have a model."""
         holders = super().holders(world)
         return holders[self.lam[holders] > 0]
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """One matrix product for all models."""
+        """Return the scores of all models, by one matrix product."""
         return score(self.w[nodes].astype(np.float32), x)
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """How often each node has fitted a model."""
+        """Return the number of fits of each node."""
         return self.fits[nodes]
 
 
 def exponential_choice(wrong: Floats, epsilon: float, key: np.uint64, nodes: Nodes) -> NDArray[np.int64]:
-    """For each row a column with probability ∝ exp(−ε·wrong/2) (McSherry & Talwar 2007; drawn by Gumbel's trick)."""
+    """Choose for each row a column with probability ∝ exp(−ε·wrong/2), by the exponential mechanism.
+
+    See McSherry & Talwar (2007); the choice is drawn by Gumbel's trick.
+    """
     if math.isinf(epsilon):
         return np.asarray(wrong.argmin(axis=1))
     chance = np.stack([rng.uniform(key, nodes, k=g) for g in range(wrong.shape[1])], axis=1)

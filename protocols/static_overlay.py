@@ -1,4 +1,4 @@
-"""A fixed graph: from a networkx generator, an edge list, or random neighbours."""
+"""A fixed graph from a networkx generator, from a file, or with random neighbours."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel
 from golfsim.core.rng import below, draw, item
 from golfsim.core.settings import FileName
+from golfsim.core.words import counted
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
 
@@ -26,7 +27,29 @@ if TYPE_CHECKING:
 
 @kernel
 def choose_neighbour(start, neighbour, nodes, online, cycle, key, k, oracle, peer):
-    """A random neighbour of each node, among those online with the oracle; −1 where there is none."""
+    """Choose a random neighbour of each node.
+
+    Parameters
+    ----------
+    start : array of int64, shape (nodes + 1,)
+        The neighbours of node i are neighbour[start[i]] … neighbour[start[i+1]−1].
+    neighbour : array of int32
+        The neighbours of all nodes.
+    nodes : array of int32
+        The nodes that choose.
+    online : array of bool, shape (nodes,)
+        Which nodes are online.
+    cycle : int
+        The current cycle.
+    key : uint64
+        The key of the draws.
+    k : int, or array of int64 with the shape of `nodes`
+        The number of the draw in this cycle, one for all nodes or one per node.
+    oracle : bool
+        Whether only online neighbours are chosen.
+    peer : array of int32, shape of `nodes`
+        The chosen neighbours, or −1 if there is none; filled here.
+    """
     for e in range(nodes.size):
         i = nodes[e]
         count = start[i + 1] - start[i]
@@ -47,7 +70,7 @@ def choose_neighbour(start, neighbour, nodes, online, cycle, key, k, oracle, pee
 
 @kernel
 def random_neighbours(key, out):
-    """`out.shape[1]` different random neighbours for each node, by rejection."""
+    """Draw `out.shape[1]` different random neighbours for each node, by rejection."""
     nodes, wanted = out.shape
     for i in range(nodes):
         n = k = 0
@@ -63,21 +86,24 @@ def random_neighbours(key, out):
 
 
 class StaticOverlayConfig(LayerConfig):
-    """The graph: one of `generator`, `file` and `neighbours`."""
+    """The graph, by exactly one of `generator`, `file` and `neighbours`."""
 
     generator: str | None = Field(
-        None, description="a networkx generator by name, e.g. “random_regular_graph”; its `n` is the number of nodes"
+        None,
+        description="the name of a networkx generator, e.g. “random_regular_graph”; its `n` is the number of nodes",
     )
-    arguments: dict[str, Any] = Field({}, description="the generator's other arguments, e.g. { d = 20 }")
+    arguments: dict[str, Any] = Field({}, description="the other arguments of the generator, e.g. { d = 20 }")
     file: FileName | None = Field(
         None,
-        description="an edge list: two node numbers a line, # begins a comment; or an adjacency matrix as scipy.sparse "
-        "saves it (.npz); relative to the scenario file",
+        description="a file with an edge list (two node numbers per line; # begins a comment), or with an adjacency "
+        "matrix of scipy.sparse (.npz); the path is relative to the scenario file",
     )
-    neighbours: int | None = Field(None, ge=1, description="k-out: so many random neighbours for each node")
+    neighbours: int | None = Field(None, ge=1, description="k-out graph: the number of random neighbours per node")
     directed: bool = Field(False, description="read the edges of `file` as directed")
     liveness: Literal["oracle", "none"] = Field(
-        "oracle", description="choose among neighbours that are online, or lose the message to one that is not"
+        "oracle",
+        description="“oracle”: choose among online neighbours only; “none”: choose among all neighbours, and lose "
+        "messages to offline ones",
     )
 
     @model_validator(mode="after")
@@ -88,13 +114,13 @@ class StaticOverlayConfig(LayerConfig):
 
 
 class StaticOverlay(Overlay[StaticOverlayConfig]):
-    """A graph that does not change. Node numbers of a file or a generator are the user's (`world.label`)."""
+    """A graph that does not change. Nodes in a file or a generator have the numbers of `world.label`."""
 
     Config = StaticOverlayConfig
     accepts = frozenset({"loss", "delay", "partition"})
 
     def setup(self, world: World) -> None:
-        """Make the graph in the world's numbering."""
+        """Create the graph in the internal numbers of the nodes."""
         self._oracle = self.config.liveness == "oracle"
         if self.config.neighbours is not None:
             edges = self._random_edges(world.nodes, self.config.neighbours)
@@ -105,7 +131,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
     def choose(
         self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
     ) -> NDArray[np.int32]:
-        """A random neighbour of each node."""
+        """Return a random neighbour of each node."""
         nodes, numbers = self.numbers(world, nodes, k)
         peer = np.empty(nodes.size, np.int32)
         choose_neighbour(
@@ -114,7 +140,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         return peer
 
     def links(self, world: World) -> csr_array:
-        """The graph."""
+        """Return the graph."""
         from scipy.sparse import csr_array
 
         ones = np.ones(self._neighbour.size, np.int8)
@@ -122,7 +148,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
 
     def _random_edges(self, nodes: int, wanted: int) -> NDArray[np.int64]:
         if wanted >= nodes:
-            raise self._wrong("neighbours", f"{wanted} different neighbours need more than {nodes} nodes")
+            raise self._wrong("neighbours", f"{wanted} different neighbours per node need more than {nodes} nodes")
         out = np.empty((nodes, wanted), np.int64)
         random_neighbours(self.key("graph"), out)
         return np.column_stack([np.repeat(np.arange(nodes), wanted), out.ravel()])
@@ -147,10 +173,10 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         except OSError as error:
             raise self._wrong("file", f"{path}: {error.strerror or error}") from None
         except ValueError as error:
-            raise self._wrong("file", f"{path}: expected two node numbers a line: {error}") from None
+            raise self._wrong("file", f"{path}: expected two node numbers per line: {error}") from None
         if edges.size and not (edges.min() >= 0 and edges.max() < nodes):
             bad = edges.min() if edges.min() < 0 else edges.max()
-            raise self._wrong("file", f"{path}: there is no node {bad}: the network has nodes 0 … {nodes - 1}")
+            raise self._wrong("file", f"{path}: there is no node {bad}: nodes have the numbers 0 … {nodes - 1}")
         return edges
 
     def _read_matrix(self, path: Path, nodes: int) -> NDArray[np.int64]:
@@ -160,7 +186,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             matrix: Any = load_npz(path)
             matrix = matrix.tocoo()
         except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise self._wrong("file", f"{path}: not a matrix that scipy.sparse has saved: {error}") from None
+            raise self._wrong("file", f"{path}: not a matrix in the format of scipy.sparse: {error}") from None
         if matrix.shape != (nodes, nodes):
             size = " × ".join(map(str, matrix.shape))
             raise self._wrong("file", f"{path}: the matrix is {size}, the network has {nodes} nodes")
@@ -179,7 +205,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         except (TypeError, ValueError, nx.NetworkXException) as error:
             raise self._wrong("arguments", f"networkx.{name}: {error}") from None
         if graph.number_of_nodes() != nodes:
-            what = f"networkx.{name} gives {graph.number_of_nodes()} nodes, the network has {nodes}"
+            what = f"networkx.{name} returned {counted(graph.number_of_nodes(), 'node')}, the network has {nodes}"
             raise self._wrong("arguments", what)
         number = {node: i for i, node in enumerate(graph)}
         edges = [(number[a], number[b]) for a, b in graph.edges()]
@@ -190,7 +216,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
 
 
 def _call(generator: Any, nodes: int, seed: int, arguments: dict[str, Any]) -> Any:
-    """Call a generator with the number of nodes and a seed, where it takes them and they are not given."""
+    """Call a generator; pass the number of nodes and a seed if it has these arguments and they are not given."""
     import inspect
 
     takes = inspect.signature(generator).parameters
@@ -199,7 +225,7 @@ def _call(generator: Any, nodes: int, seed: int, arguments: dict[str, Any]) -> A
 
 
 def _rows(edges: NDArray[np.int64], nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Edges as rows of neighbours: sorted, no loops, no repetition."""
+    """Return edges as rows of neighbours: sorted, without loops and repetitions."""
     edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
     start = np.searchsorted(edges[:, 0], np.arange(nodes + 1))
     return start.astype(np.int64), edges[:, 1].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Everybody knows everybody: the peer sampling service as an oracle."""
+"""Uniform peer sampling from all online nodes: the peer sampling service as an oracle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Uniform(Overlay[LayerConfig]):
-    """Every online node can be reached from every other; nothing is stored and nothing sent."""
+    """Every node knows all online nodes; nothing is stored or sent."""
 
     Config = LayerConfig
     accepts = frozenset({"loss", "delay", "partition"})
@@ -23,7 +23,7 @@ class Uniform(Overlay[LayerConfig]):
     def choose(
         self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
     ) -> NDArray[np.int32]:
-        """A random online node other than the one that asks."""
+        """Return for each node a random other node that is online."""
         nodes, numbers = self.numbers(world, nodes, k)
         peer = np.empty(nodes.size, np.int32)
         if 1 < world.nodes == world.order.size:
@@ -33,5 +33,5 @@ class Uniform(Overlay[LayerConfig]):
         return peer
 
     def links(self, world: World) -> None:
-        """None: everybody."""
+        """Return None: every node knows all others."""
         return None

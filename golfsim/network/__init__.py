@@ -1,1 +1,1 @@
-"""The nodes and what lies between them: churn, messages, delays, partitions, adversaries."""
+"""The nodes and the network between them: churn, messages, delays, partitions, adversaries."""

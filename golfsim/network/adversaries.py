@@ -1,4 +1,4 @@
-"""Bad peers: a share of the nodes that flip labels, or send something other than their model."""
+"""Adversarial nodes: a share of the nodes flips labels, or sends something other than its model."""
 
 from __future__ import annotations
 
@@ -19,17 +19,35 @@ SENDS = {"negative": NEGATIVE, "noise": NOISE, "old": OLD}
 
 
 class Forgery(NamedTuple):
-    """What kernels need to know about senders that lie; `kind` has no entry where nobody does."""
+    """What kernels need to know about adversarial senders; `kind` is empty if there are none."""
 
     kind: NDArray[np.int8]
     scale: NDArray[np.float32]  # of each node's noise
-    old_row: NDArray[np.int32]  # where each node's old model is kept
+    old_row: NDArray[np.int32]  # the place of each node's old model
     key: np.uint64
 
 
 @leaf
 def forge(forgery, sender, cycle, w, start, old, out):
-    """Write into `out` what a sender sends in place of its model, the rows of w from `start` on."""
+    """Write what an adversarial sender sends in place of its model.
+
+    Parameters
+    ----------
+    forgery : Forgery
+        What each node does in this cycle.
+    sender : int
+        The node that sends.
+    cycle : int
+        The current cycle.
+    w : array of float32, shape (rows, features)
+        The models, one row per linear model.
+    start : int
+        The first row of the sender's model.
+    old : array of float32, shape (rows, features)
+        The stored old models, one row per linear model.
+    out : array of float32, shape (models, features)
+        The model that is sent; filled here.
+    """
     kind = forgery.kind[sender]
     kept = np.int64(forgery.old_row[sender]) * out.shape[0]
     for m in range(out.shape[0]):
@@ -48,7 +66,25 @@ def forge(forgery, sender, cycle, w, start, old, out):
 
 @kernel
 def forge_rows(forgery, senders, cycle, slots, w, old, models):
-    """Replace what liars have just put into the mailbox slots of their messages."""
+    """Replace the models of adversarial senders in the mailbox slots of their new messages.
+
+    Parameters
+    ----------
+    forgery : Forgery
+        What each node does in this cycle.
+    senders : array of int32, shape (messages,)
+        The sender of each message.
+    cycle : int
+        The current cycle.
+    slots : array of int32, shape (messages,)
+        The mailbox slot of each message.
+    w : array of float32, shape (slots · models, features)
+        The models in the mailbox; changed in place.
+    old : array of float32, shape (rows, features)
+        The stored old models, one row per linear model.
+    models : int
+        The number of linear models per message.
+    """
     scratch = np.empty((models, w.shape[1]), np.float32)
     if forgery.kind.size > 0:
         for e in range(senders.size):
@@ -59,16 +95,19 @@ def forge_rows(forgery, senders, cycle, slots, w, old, models):
 
 
 class AdversaryConfig(Settings):
-    """`[[adversary]]`: some nodes do not follow the protocol."""
+    """`[[adversary]]`: a share or a number of nodes that do not follow the protocol."""
 
     kind: Literal["flip-labels", "noise", "negative", "old"] = Field(
-        description="train on the opposite label (the next class), or send Gaussian noise, the negative of the model, "
-        "or the model of an earlier cycle"
+        description="what adversarial nodes do: train on the opposite label (the next class), or send Gaussian noise, "
+        "the negative of their model, or their model of an earlier cycle"
     )
-    share: Share | None = Field(None, description="the share of all nodes that does so")
-    number: int | None = Field(None, ge=0, description="the number of nodes that do so")
+    share: Share | None = Field(None, description="the share of all nodes that is adversarial")
+    number: int | None = Field(None, ge=0, description="the number of adversarial nodes")
     start: int = Field(
-        1, alias="from", ge=1, description="the first cycle in which they do; “old” sends the model of then"
+        1,
+        alias="from",
+        ge=1,
+        description="the first cycle in which these nodes are adversarial; “old” sends the model of this cycle",
     )
     scale: float = Field(1.0, gt=0, le=1e6, description="noise: the standard deviation of each coordinate")
 
@@ -80,7 +119,10 @@ class AdversaryConfig(Settings):
 
 
 class Tampering:
-    """Which node does what; a node does one kind of harm at the most. A function of the seed alone."""
+    """The adversarial nodes and what each of them does.
+
+    A node has at most one kind of adversarial behaviour. The choice of nodes depends on the seed only.
+    """
 
     def __init__(self, configs: tuple[AdversaryConfig, ...], seed: int, nodes: int) -> None:
         self._nodes = nodes
@@ -94,29 +136,29 @@ class Tampering:
 
     @property
     def flips(self) -> list[tuple[int, NDArray[np.int32]]]:
-        """(cycle, nodes) from which on nodes train on wrong labels, earliest first."""
+        """Pairs (cycle, nodes): from this cycle on these nodes train on wrong labels; earliest first."""
         found = [(config.start, nodes) for config, nodes in self.members if config.kind == "flip-labels"]
         return sorted(found, key=lambda flip: flip[0])
 
     def honest(self) -> NDArray[np.bool_]:
-        """The nodes that follow the protocol to the end."""
+        """Return which nodes follow the protocol in all cycles."""
         honest = np.ones(self._nodes, np.bool_)
         for _, nodes in self.members:
             honest[nodes] = False
         return honest
 
     def keeps_old(self) -> NDArray[np.int32]:
-        """The nodes that will send an old model, in the order in which those are kept."""
+        """Return the nodes that will send an old model, in the order in which the old models are stored."""
         old = [nodes for config, nodes in self.members if config.kind == "old"]
         return np.concatenate([np.empty(0, np.int32), *old])
 
     def since_old(self) -> NDArray[np.int32]:
-        """For each of `keeps_old`, the cycle whose model it will send."""
+        """Return, for each node of `keeps_old`, the cycle whose model it will send."""
         since = [np.full(nodes.size, config.start) for config, nodes in self.members if config.kind == "old"]
         return np.concatenate([np.empty(0, np.int64), *since]).astype(np.int32)
 
     def forgery(self, cycle: int) -> Forgery:
-        """What senders do in this cycle."""
+        """Return what senders do in this cycle."""
         acting = [(c, nodes) for c, nodes in self.members if c.kind in SENDS and c.start <= cycle]
         size = self._nodes if acting else 0
         kind, scale = np.zeros(size, np.int8), np.zeros(size, np.float32)
@@ -130,5 +172,5 @@ class Tampering:
 
 
 def as_sent(forgery: Forgery) -> Forgery:
-    """For messages from the mailbox: they were forged when they were sent."""
+    """Return a forgery without adversaries, for messages from the mailbox, which were forged when they were sent."""
     return Forgery(forgery.kind[:0], forgery.scale[:0], forgery.old_row[:0], forgery.key)

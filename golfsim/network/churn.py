@@ -1,4 +1,4 @@
-"""Who is online in each cycle. Several models may act at once: a node is online when all of them have it up."""
+"""Churn: which nodes are online in each cycle. With several models a node is online if it is up in all of them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from golfsim.core.errors import UserError
 from golfsim.core.maths import exp_of, log_of, power_of
 from golfsim.core.settings import FileName, Settings, Share
 from golfsim.core.state import Stateful
+from golfsim.core.words import counted
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
 Nodes = NDArray[np.int32]
-SHORTEST = 1e-3  # cycles: sessions are walked through one by one, also those between two cycles
+SHORTEST = 1e-3  # cycles; every session is simulated, including those that begin and end between two cycles
 
 
 class ChurnSettings(Settings):
-    """What every churn model has: the cycles in which it acts, and what a node keeps while it is away."""
+    """The settings of every churn model: the cycles in which it acts, and the state of nodes that return."""
 
     start: int = Field(1, alias="from", ge=1, description="the first cycle in which the model acts")
-    until: int | None = Field(None, ge=1, description="the last one; afterwards all that it took down are up again")
+    until: int | None = Field(
+        None, ge=1, description="the last cycle in which the model acts; afterwards all its nodes are up again"
+    )
     back: Literal["keep", "afresh"] = Field(
         "keep",
         alias="return",
-        description="a returning node keeps its model and view, or starts afresh (never its budget)",
+        description="whether a returning node keeps its model and view, or is reset; its spent budget always stays",
     )
 
     @model_validator(mode="after")
@@ -43,38 +46,40 @@ class ChurnSettings(Settings):
 
 
 class CrashConfig(ChurnSettings):
-    """A share or a number of nodes dies at a cycle and never comes back."""
+    """A share or a number of nodes fails in one cycle and never returns."""
 
     kind: Literal["crash"]
-    at: int = Field(ge=1, description="the cycle in which they die")
-    share: Share | None = Field(None, description="the share of all nodes that dies")
-    number: int | None = Field(None, ge=0, description="the number of nodes that die")
+    at: int = Field(ge=1, description="the cycle in which the nodes fail")
+    share: Share | None = Field(None, description="the share of all nodes that fails")
+    number: int | None = Field(None, ge=0, description="the number of nodes that fail")
 
     @model_validator(mode="after")
     def _how_many(self) -> CrashConfig:
         if (self.share is None) == (self.number is None):
             raise ValueError("expected either “share” or “number”")
         if self.start != 1 or self.until is not None:
-            raise ValueError("at: says when a crash happens; “from” and “until” do not belong here")
+            raise ValueError("at: a crash happens in this cycle only; “from” and “until” are not allowed")
         return self
 
 
 class RateConfig(ChurnSettings):
-    """Nodes leave and come back independently, with fixed probabilities a cycle."""
+    """Nodes leave and return independently, with fixed probabilities per cycle."""
 
     kind: Literal["rate"]
-    leave: Share = Field(description="the probability that an online node leaves, a cycle")
-    rejoin: Share = Field(description="the probability that an offline node comes back, a cycle")
-    online: Share | None = Field(None, description="the share online at first; default: the stationary one")
+    leave: Share = Field(description="the probability per cycle that an online node leaves")
+    rejoin: Share = Field(description="the probability per cycle that an offline node returns")
+    online: Share | None = Field(
+        None, description="the share of nodes online in the first cycle; default: the stationary share"
+    )
 
 
 class OscillatingConfig(ChurnSettings):
-    """The network's size swings between two bounds like a cosine, from the upper one down."""
+    """The number of online nodes follows a cosine between two bounds, starting at the upper one."""
 
     kind: Literal["oscillating"]
-    low: Share = Field(description="the lower bound, a share of all nodes")
-    high: float = Field(1.0, ge=0, le=1, description="the upper bound")
-    period: int = Field(ge=2, description="cycles from peak to peak")
+    low: Share = Field(description="the lower bound, as a share of all nodes")
+    high: float = Field(1.0, ge=0, le=1, description="the upper bound, as a share of all nodes")
+    period: int = Field(ge=2, description="the number of cycles from peak to peak")
 
     @model_validator(mode="after")
     def _bounds(self) -> OscillatingConfig:
@@ -84,16 +89,16 @@ class OscillatingConfig(ChurnSettings):
 
 
 class SessionConfig(ChurnSettings):
-    """Online and offline sessions that take turns."""
+    """Alternating online and offline sessions."""
 
-    online: float = Field(gt=0, le=1, description="the share of the nodes that is online in the long run")
+    online: float = Field(gt=0, le=1, description="the long-run share of nodes that are online")
 
     def median(self) -> float:
-        """The median length of an online session, in cycles."""
+        """Return the median length of an online session, in cycles."""
         raise NotImplementedError
 
     def stretch(self) -> float:
-        """How much longer offline sessions are."""
+        """Return the ratio of the lengths of offline and online sessions."""
         return (1 - self.online) / self.online
 
     @model_validator(mode="after")
@@ -107,53 +112,57 @@ class SessionConfig(ChurnSettings):
 
 
 class LognormalConfig(SessionConfig):
-    """Online sessions of log-normal length; offline ones too, as long as the share online asks for."""
+    """Online and offline sessions have log-normal lengths; `online` sets the ratio of their scales."""
 
     kind: Literal["lognormal"]
-    mu: float = Field(le=50, ge=-50, description="mean of the logarithm of a session's length in cycles")
-    sigma: float = Field(ge=0, le=10, description="standard deviation of that logarithm")
+    mu: float = Field(
+        le=50, ge=-50, description="the mean of the logarithm of the length of an online session (cycles)"
+    )
+    sigma: float = Field(ge=0, le=10, description="the standard deviation of this logarithm")
 
     def median(self) -> float:
-        """The median length of an online session, in cycles."""
+        """Return the median length of an online session, in cycles."""
         return math.exp(self.mu)
 
 
 class WeibullConfig(SessionConfig):
-    """Online sessions of Weibull length; offline ones too, as long as the share online asks for."""
+    """Online and offline sessions have Weibull lengths; `online` sets the ratio of their scales."""
 
     kind: Literal["weibull"]
-    shape: float = Field(ge=0.05, le=100, description="below 1: many short sessions and a few very long ones")
-    scale: float = Field(gt=0, le=1e12, description="of a session's length, in cycles")
+    shape: float = Field(
+        ge=0.05, le=100, description="the shape parameter; below 1 there are many short and a few very long sessions"
+    )
+    scale: float = Field(gt=0, le=1e12, description="the scale parameter of the length of an online session, in cycles")
 
     def median(self) -> float:
-        """The median length of an online session, in cycles."""
+        """Return the median length of an online session, in cycles."""
         return float(self.scale * math.log(2) ** (1 / self.shape))
 
 
 class TraceConfig(ChurnSettings):
-    """Who was online when is read from a file: CSV with columns node, from, until, an online interval a line."""
+    """Online intervals are read from a CSV file with the columns node, from, until and one interval per line."""
 
     kind: Literal["trace"]
     file: FileName = Field(
-        description="the CSV file, relative to the scenario file; “until” is the first moment offline"
+        description="the CSV file; the path is relative to the scenario file; a node is online before the time “until”"
     )
     cycle_seconds: float | None = Field(
-        None, gt=0, description="times are in seconds and a cycle lasts so many; default: times are cycles"
+        None, gt=0, description="the seconds per cycle, if the file has times in seconds; default: times are cycles"
     )
     assign: Literal["exact", "repeat", "sample"] = Field(
         "exact",
-        description="node n follows the n-th node of the trace (there must be enough), the trace's nodes are used "
-        "again in turn, or each node follows a random one",
+        description="“exact”: node n follows the n-th node of the trace, which must have enough nodes; “repeat”: the "
+        "nodes of the trace are reused in turn; “sample”: each node follows a random node of the trace",
     )
 
 
 class JoinConfig(ChurnSettings):
-    """A share or a number of the nodes is not there from the start and joins later, evenly over the cycles given."""
+    """A share or a number of nodes joins later, evenly spread over the cycles from `from` to `until`."""
 
     kind: Literal["join"]
     share: Share | None = Field(None, description="the share of all nodes that joins")
     number: int | None = Field(None, ge=0, description="the number of nodes that join")
-    until: int = Field(ge=1, description="the cycle in which the last one joins")
+    until: int = Field(ge=1, description="the cycle in which the last node joins")
 
     @model_validator(mode="after")
     def _how_many(self) -> JoinConfig:
@@ -170,9 +179,9 @@ F = TypeVar("F", bound=ChurnSettings)
 
 
 class Churn(Stateful, Generic[F]):
-    """One model of who is up; `up` is its state and its answer."""
+    """A churn model; `up` states which nodes are up in it."""
 
-    acts_outside: ClassVar[bool] = False  # whether the nodes it took down stay down outside its cycles
+    acts_outside: ClassVar[bool] = False  # whether nodes that the model took down stay down outside its cycles
 
     def __init__(self, config: F, key: np.uint64, world_nodes: int, label: Nodes, folder: Path) -> None:
         self._config = config
@@ -184,11 +193,11 @@ class Churn(Stateful, Generic[F]):
 
     @property
     def afresh(self) -> bool:
-        """Whether nodes that come back start afresh."""
+        """Whether nodes that return are reset."""
         return self._config.back == "afresh"
 
     def step(self, cycle: int) -> None:
-        """Bring `up` to the new cycle."""
+        """Update `up` for the new cycle."""
         config = self._config
         if config.start <= cycle and (config.until is None or cycle <= config.until or self.acts_outside):
             self.act(cycle, cycle == config.start)
@@ -196,22 +205,22 @@ class Churn(Stateful, Generic[F]):
             self.up[:] = True
 
     def act(self, cycle: int, first: bool) -> None:
-        """Decide who is up in a cycle in which the model acts; `first`: it is its first one."""
+        """Decide which nodes are up in a cycle in which the model acts; `first`: this is the first such cycle."""
         raise NotImplementedError
 
     def _some(self, share: float | None, number: int | None, cycle: int = 0) -> Nodes:
-        """A random share or number of all nodes."""
+        """Return a random share or number of all nodes."""
         count = round((share or 0) * self._nodes.size) if number is None else min(number, self._nodes.size)
         return rng.sample(self._key, cycle, self._nodes, count)
 
 
 class Crash(Churn[CrashConfig]):
-    """Some nodes die and never come back."""
+    """Some nodes fail and never return."""
 
     acts_outside = True
 
     def act(self, cycle: int, first: bool) -> None:
-        """At its cycle, take the chosen nodes down."""
+        """Take the chosen nodes down in the cycle `at`."""
         if cycle == self._config.at:
             self.up[self._some(self._config.share, self._config.number)] = False
 
@@ -220,7 +229,7 @@ class Rate(Churn[RateConfig]):
     """Independent leaves and returns."""
 
     def act(self, cycle: int, first: bool) -> None:
-        """Flip each node with its probability."""
+        """Let each node leave or return with its probability."""
         config = self._config
         u = rng.uniform(self._key, self._nodes, cycle)
         if first:
@@ -232,10 +241,10 @@ class Rate(Churn[RateConfig]):
 
 
 class Oscillating(Churn[OscillatingConfig]):
-    """A size that swings; whoever leaves or comes back is drawn at random."""
+    """An oscillating number of online nodes; the nodes that leave or return are drawn at random."""
 
     def act(self, cycle: int, first: bool) -> None:
-        """Take random nodes down, or up, until the size is right."""
+        """Take random nodes down, or up, until the number of online nodes is right."""
         config = self._config
         swing = (1 + math.cos(2 * math.pi * (cycle - config.start) / config.period)) / 2
         wanted = round((config.low + (config.high - config.low) * swing) * self._nodes.size)
@@ -248,9 +257,10 @@ S = TypeVar("S", bound=SessionConfig)
 
 
 class Sessions(Churn[S]):
-    """An alternating renewal process: independent lengths of online and offline sessions, looked at once a cycle.
+    """An alternating renewal process with independent online and offline sessions, sampled once per cycle.
 
-    It is stationary from the first cycle on: a session under way is drawn by length, and cut at a uniform point.
+    The process is stationary from the first cycle on: the lengths of the first sessions are drawn length-biased, and
+    each of these sessions is cut at a uniform point.
     """
 
     def __init__(self, config: S, key: np.uint64, world_nodes: int, label: Nodes, folder: Path) -> None:
@@ -259,11 +269,11 @@ class Sessions(Churn[S]):
         self.session = np.zeros(world_nodes, np.int32)
 
     def length(self, u: NDArray[np.float64], by_length: bool) -> NDArray[np.float64]:
-        """Lengths of online sessions with probabilities u; `by_length`: of one that is met at a random moment."""
+        """Return the quantiles u of the length of an online session; `by_length`: of the length-biased distribution."""
         raise NotImplementedError
 
     def _next(self, nodes: Nodes, by_length: bool = False) -> NDArray[np.float64]:
-        """The length of the next session of each node; offline ones are as much longer as the share asks for."""
+        """Return the length of the next session of each node; `stretch` scales the offline sessions."""
         u = rng.uniform(self._key, nodes, self.session[nodes], 2)
         stretch = np.where(self.up[nodes], 1.0, self._config.stretch())
         return self.length(u, by_length) * stretch
@@ -286,10 +296,10 @@ class Sessions(Churn[S]):
 
 
 class Lognormal(Sessions[LognormalConfig]):
-    """Session lengths as the gossip-learning papers have them."""
+    """Log-normal session lengths, as in the papers on gossip learning."""
 
     def length(self, u: NDArray[np.float64], by_length: bool) -> NDArray[np.float64]:
-        """A log-normal drawn by length is log-normal with mu + sigma²."""
+        """Return quantiles of the length; a length-biased log-normal distribution is log-normal with mu + sigma²."""
         from scipy.special import ndtri
 
         config = self._config
@@ -298,10 +308,14 @@ class Lognormal(Sessions[LognormalConfig]):
 
 
 class Weibull(Sessions[WeibullConfig]):
-    """Session lengths with a power-law-like or a regular hazard."""
+    """Weibull session lengths, with a falling, constant or rising hazard rate."""
 
     def length(self, u: NDArray[np.float64], by_length: bool) -> NDArray[np.float64]:
-        """Of a Weibull drawn by length, (length/scale)^shape has a Gamma(1 + 1/shape) distribution."""
+        """Return quantiles of the length.
+
+        If the length has a length-biased Weibull distribution, (length/scale)^shape has a Gamma(1 + 1/shape)
+        distribution.
+        """
         from scipy.special import gammaincinv
 
         config = self._config
@@ -310,7 +324,7 @@ class Weibull(Sessions[WeibullConfig]):
 
 
 class Trace(Churn[TraceConfig]):
-    """Sessions as somebody measured them."""
+    """Measured sessions from a file."""
 
     def __init__(self, config: TraceConfig, key: np.uint64, world_nodes: int, label: Nodes, folder: Path) -> None:
         super().__init__(config, key, world_nodes, label, folder)
@@ -323,8 +337,8 @@ class Trace(Churn[TraceConfig]):
         self._change = np.concatenate([np.ones(place.size, np.int32), np.full(place.size, -1, np.int32)])
         self._cycle = np.ceil(np.concatenate([begin, end]))
         self._sorted = np.argsort(self._cycle, kind="stable")
-        self.open = np.zeros(traced.size, np.int32)  # intervals that contain the cycle, a traced node
-        self.seen = 0  # changes taken in so far
+        self.open = np.zeros(traced.size, np.int32)  # the intervals that contain the cycle, per node of the trace
+        self.seen = 0  # changes applied so far
 
     def _assign(self, traced: int) -> NDArray[np.int64]:
         assign, nodes = self._config.assign, self._nodes.size
@@ -332,14 +346,14 @@ class Trace(Churn[TraceConfig]):
             return rng.integers(self._key, self._nodes, traced)
         if assign == "exact" and traced < nodes:
             raise UserError(
-                f"{self._config.file} has {traced} nodes, the network {nodes}",
+                f"{self._config.file} has {counted(traced, 'node')}, the network has {nodes}",
                 key="churn.assign",
-                hint='say assign = "repeat" to use the trace\'s nodes again in turn, or "sample"',
+                hint='use assign = "repeat" to reuse the nodes of the trace in turn, or "sample" to draw them',
             )
         return self._label.astype(np.int64) % traced
 
     def act(self, cycle: int, first: bool) -> None:
-        """Take in the changes up to this cycle."""
+        """Apply the changes up to this cycle."""
         last = int(np.searchsorted(self._cycle[self._sorted], cycle, side="right"))
         now = self._sorted[self.seen : last]
         np.add.at(self.open, self._place[now], self._change[now])
@@ -348,7 +362,7 @@ class Trace(Churn[TraceConfig]):
 
 
 class Join(Churn[JoinConfig]):
-    """Nodes that arrive later."""
+    """Nodes that join later."""
 
     acts_outside = True
 
@@ -361,7 +375,7 @@ class Join(Churn[JoinConfig]):
         self._joins[late] = config.start - 1 - (-np.arange(1, late.size + 1) * window) // max(late.size, 1)
 
     def step(self, cycle: int) -> None:
-        """Those whose cycle has come are up."""
+        """Take all nodes up whose cycle to join has come."""
         self.up[:] = self._joins <= cycle
 
 
@@ -377,7 +391,7 @@ MODELS: dict[type, type[Churn[Any]]] = {
 
 
 def build(configs: tuple[ChurnConfig, ...], seed: int, label: Nodes, folder: Path) -> list[Churn[Any]]:
-    """The churn models of a scenario."""
+    """Return the churn models of a scenario."""
     models = []
     for i, config in enumerate(configs):
         try:
@@ -390,7 +404,7 @@ def build(configs: tuple[ChurnConfig, ...], seed: int, label: Nodes, folder: Pat
 
 
 def all_up(models: list[Churn[Any]], nodes: int) -> NDArray[np.bool_]:
-    """The nodes that every model has up."""
+    """Return which nodes are up in every model."""
     up = np.ones(nodes, np.bool_)
     for model in models:
         up &= model.up
@@ -398,7 +412,7 @@ def all_up(models: list[Churn[Any]], nodes: int) -> NDArray[np.bool_]:
 
 
 def read_trace(path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.float64]]:
-    """The nodes and bounds of the intervals of a trace file."""
+    """Return the nodes and the bounds of the intervals in a trace file."""
     nodes, bounds = [], []
     try:
         with path.open(newline="", encoding="utf-8") as lines:
@@ -411,15 +425,15 @@ def read_trace(path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArr
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}", key="file") from None
     except (ValueError, csv.Error) as error:  # also a name that no file can have
-        raise UserError(f"{path}: not a CSV text: {error}", key="file") from None
+        raise UserError(f"{path}: not a CSV file: {error}", key="file") from None
     if not nodes:
-        raise UserError(f"{path}: no interval in it", key="file")
+        raise UserError(f"{path}: contains no interval", key="file")
     begin, end = np.array(bounds).T
     return _natural(nodes), begin, end
 
 
 def _natural(nodes: list[str]) -> NDArray[Any]:
-    """Node names as numbers where all are, so that 10 comes after 9."""
+    """Return the names of nodes as numbers if all are numbers, so that 10 comes after 9."""
     try:
         return np.array([int(node) for node in nodes])
     except ValueError:
@@ -430,14 +444,14 @@ def _interval(row: dict[str, Any], path: Path, line: int) -> tuple[float, float]
     try:
         begin, end = float(row["from"]), float(row["until"])
     except (TypeError, ValueError):
-        raise UserError(f"{path}:{line}: expected node, from, until with numbers", key="file") from None
+        raise UserError(f"{path}:{line}: expected numbers in the columns from and until", key="file") from None
     if not (np.isfinite(begin) and np.isfinite(end) and begin <= end):
-        raise UserError(f"{path}:{line}: expected from ≤ until, got {begin} and {end}", key="file")
+        raise UserError(f"{path}:{line}: expected from ≤ until; got {begin} and {end}", key="file")
     return begin, end
 
 
 class Recorder:
-    """Notes who is online in each cycle of a run, to write it as a trace."""
+    """Record which nodes are online in each cycle of a run, to write a trace file."""
 
     def __init__(self) -> None:
         self._nodes = 0
@@ -445,7 +459,7 @@ class Recorder:
         self._rows: list[tuple[int, int, int]] = []
 
     def note(self, world: World) -> None:
-        """Take in the world's current cycle."""
+        """Record the current cycle of the world."""
         self._nodes = world.nodes
         online = set(world.label[world.online].tolist())
         for node in [n for n in self._since if n not in online]:
@@ -454,7 +468,7 @@ class Recorder:
             self._since[node] = world.cycle
 
     def write(self, path: Path, last: int) -> None:
-        """Write the sessions; those under way end after the cycle `last`, and who was never online has an empty one."""
+        """Write the sessions. Open ones end after the cycle `last`; nodes that were never online have an empty one."""
         rows = self._rows + [(node, since, last + 1) for node, since in self._since.items()]
         seen = {node for node, _, _ in rows}
         rows += [(node, 1, 1) for node in range(self._nodes) if node not in seen]

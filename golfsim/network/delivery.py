@@ -14,7 +14,7 @@ SENT, DELIVERED, LOST, BYTES = range(4)
 
 
 class Wire(NamedTuple):
-    """What decides about the messages of one kind that a layer sends in this cycle, and where they are counted.
+    """The delivery rule for one kind of message of a layer in this cycle, and the counters of these messages.
 
     Get one from `world.transport.wire`, and pass it to a kernel. It is valid for one cycle.
     """
@@ -61,7 +61,7 @@ def count(wire, passed):
 def arrives(wire, src, dst, k):
     """Send message k of this cycle from src to dst and return whether it arrives. The message is counted.
 
-    A node that sends several messages of one kind in a cycle gives each another k.
+    A node that sends several messages of one kind in a cycle uses a different k for each.
     """
     return count(wire, passes(wire, src, dst, src, 2 * k))
 
@@ -70,7 +70,8 @@ def arrives(wire, src, dst, k):
 def answer_arrives(wire, src, dst, k):
     """Send an answer from src back to dst and return whether it arrives. The answer is counted.
 
-    A node may answer many requests in a cycle, but it sends few. So k is that of the request: a number of dst.
+    A node may answer many requests in a cycle, but it sends few requests. So k is the number of the request, among
+    those that dst sends.
     """
     return count(wire, passes(wire, src, dst, dst, 2 * k))
 
@@ -92,13 +93,13 @@ def send_all(wire, k, src, dst, nodes, out):
     ----------
     wire : Wire
         The rule for this kind of message, with the counters of the layer.
-    k : int64 array, [1] or [messages]
+    k : array of int64, shape (1,) or (messages,)
         The number of each message among those that its sender sends in this cycle, or one number for all.
-    src, dst : int32 array, [messages]
+    src, dst : array of int32, shape (messages,)
         The sender and the receiver of each message.
     nodes : int
         The number of nodes of the network.
-    out : bool array, [messages]
+    out : array of bool, shape (messages,)
         Which messages arrive.
     """
     sent = passed = 0

@@ -1,4 +1,4 @@
-"""Keep messages in transit, with what they carry."""
+"""Store messages in transit, with their content."""
 
 from __future__ import annotations
 
@@ -29,9 +29,33 @@ NO_SLOTS = np.empty(0, np.int32)
 
 @kernel
 def post(cycle, lag, src, dst, arrives, row, box_src, box_dst, box_due, free, count, slots, rows):
-    """Put each message that arrives into a free slot: how many, and how many slots are free then (−1: too few).
+    """Put each message that arrives into a free slot.
 
-    Notes slots and rows of the messages, in sending order.
+    Parameters
+    ----------
+    cycle : int
+        The current cycle.
+    lag : array of int32, shape (messages,)
+        The delay of each message in cycles.
+    src, dst : array of int32, shape (messages,)
+        The sender and the receiver of each message.
+    arrives : array of bool, shape (messages,)
+        Which messages are not lost.
+    row : array of int32, shape (messages,)
+        The row that each message carries.
+    box_src, box_dst, box_due : array of int32, shape (capacity,)
+        Sender, receiver and cycle of delivery, per slot; filled here.
+    free : array of int32, shape (capacity,)
+        The free slots are the first `count` entries.
+    count : int
+        The number of free slots.
+    slots, rows : array of int32, shape (messages,)
+        The slot and the row of each message that arrives, in sending order; filled here.
+
+    Returns
+    -------
+    stored, count : int
+        The number of stored messages and the number of slots that remain free (−1: there were too few).
     """
     n = 0
     for e in range(dst.size):
@@ -48,7 +72,10 @@ def post(cycle, lag, src, dst, arrives, row, box_src, box_dst, box_due, free, co
 
 @kernel
 def sort_by_due(slots, due, first, edges, out):
-    """Write the slots in the order they are due in, those of one cycle in sending order, and where each begins."""
+    """Sort slots by the cycle in which they are due, in sending order within a cycle.
+
+    `out` is filled with the sorted slots, and `edges` with the place in `out` where each cycle begins.
+    """
     for slot in slots:
         edges[due[slot] - first + 1] += 1
     for cycle in range(1, edges.size):
@@ -61,7 +88,28 @@ def sort_by_due(slots, due, first, edges, out):
 
 @kernel
 def collect(slots, wire, box_src, box_dst, free, count, kept):
-    """Free the slots of messages that are due; one whose receiver is offline or behind a cut is lost."""
+    """Free the slots of messages that are due. A message to an offline node or across a cut is lost.
+
+    Parameters
+    ----------
+    slots : array of int32
+        The slots of the messages that are due.
+    wire : Wire
+        The rule that decides which receivers can be reached.
+    box_src, box_dst : array of int32, shape (capacity,)
+        Sender and receiver, per slot.
+    free : array of int32, shape (capacity,)
+        The free slots are the first `count` entries; changed in place.
+    count : int
+        The number of free slots.
+    kept : array of int32
+        The slots of the messages that are delivered; filled here.
+
+    Returns
+    -------
+    delivered, count : int
+        The number of delivered messages, and of free slots.
+    """
     n = 0
     for slot in slots:
         free[count] = slot
@@ -74,7 +122,17 @@ def collect(slots, wire, box_src, box_dst, free, count, kept):
 
 @leaf
 def copy_rows(source, row, target, slot, lo, hi):
-    """target[slot[e]] = source[row[e]] for e of lo … hi−1."""
+    """Copy row[e] of the source to slot[e] of the target, for e = lo … hi−1.
+
+    Parameters
+    ----------
+    source, target : array, shape (rows, numbers) and (slots, numbers)
+        The arrays to copy from and to.
+    row, slot : array of int32, shape (messages,)
+        The row and the slot of each message.
+    lo, hi : int
+        The range of messages.
+    """
     for e in range(lo, hi):
         if e + AHEAD < hi:
             prefetch(source, row[e + AHEAD])
@@ -84,10 +142,10 @@ def copy_rows(source, row, target, slot, lo, hi):
 
 
 class Mailbox(Stateful):
-    """The messages of one layer that are under way, with the rows they carry as these were when sent.
+    """The messages of one layer that are in transit, with copies of the rows that they carry, made when sent.
 
-    Rows live in slots. `rows` are arrays like those that will be sent: their row shape and type are taken. `each` is
-    how many messages a node sends in a cycle at most.
+    Rows are stored in slots. `rows` are arrays with the row shape and type of the rows that will be sent. `each` is the
+    largest number of messages that a node sends in a cycle.
     """
 
     def __init__(self, layer: Named, world: World, each: int = 1, **rows: NDArray[Any]) -> None:
@@ -108,7 +166,7 @@ class Mailbox(Stateful):
 
     @property
     def under_way(self) -> int:
-        """How many messages are in it."""
+        """The number of messages in transit."""
         return self.dst.size - self.free_count
 
     if TYPE_CHECKING:
@@ -125,9 +183,27 @@ class Mailbox(Stateful):
         row: NDArray[np.int32] | None = None,
         **rows_of: NDArray[Any],
     ) -> NDArray[np.int32]:
-        """Post the messages that arrive, each with a copy of a row of every array: its sender's, or the one given.
+        """Store the messages that arrive, each with a copy of one row of every array.
 
-        Returns the slots they are kept in, in sending order; what is not copied from rows is for the caller to fill in.
+        Parameters
+        ----------
+        world : World
+            The world, which has the current cycle.
+        lag : array of int32, shape (messages,)
+            The delay of each message in cycles.
+        src, dst : array of int32, shape (messages,)
+            The sender and the receiver of each message.
+        arrives : array of bool, shape (messages,)
+            Which messages are not lost.
+        row : array of int32, shape (messages,), optional
+            The row that each message carries; default: the row of its sender.
+        **rows_of : array
+            The arrays to copy rows from, by the names given to the constructor.
+
+        Returns
+        -------
+        slots : array of int32
+            The slots of the stored messages, in sending order. The caller fills all arrays that are not in `rows_of`.
         """
         slots, rows = np.empty(dst.size, np.int32), np.empty(dst.size, np.int32)
         n, self.free_count = post(
@@ -135,7 +211,7 @@ class Mailbox(Stateful):
             self.free, self.free_count, slots, rows,
         )  # fmt: skip
         if self.free_count < 0:
-            raise RuntimeError(f"{self._layer.name}: more messages than its mailbox was made for; see `each`")
+            raise RuntimeError(f"{self._layer.name}: more messages than its mailbox has room for; increase `each`")
         slots = slots[:n]
         self.number[slots] = np.arange(self.sent, self.sent + n)
         self.sent += n
@@ -145,7 +221,7 @@ class Mailbox(Stateful):
         return slots
 
     def _enqueue(self, slots: NDArray[np.int32], first: int, cycles: int) -> None:
-        """Append slots, in sending order, to the queues of the cycles they are due in: `first` and those after it."""
+        """Append slots, in sending order, to the queues of the cycles in which they are due, from `first` on."""
         edges, by_due = np.zeros(cycles + 1, np.int64), np.empty(slots.size, np.int32)
         sort_by_due(slots, self.due_at, first, edges, by_due)
         for cycle, (start, stop) in enumerate(pairwise(edges.tolist()), first):
@@ -153,7 +229,7 @@ class Mailbox(Stateful):
                 self._queues.setdefault(cycle, []).append(by_due[start:stop])
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Take over a state, and put what is under way into its queues."""
+        """Restore a state, and put the messages in transit into their queues."""
         super().restore(arrays)
         used = np.ones(self.free.size, np.bool_)
         used[self.free[: self.free_count]] = False
@@ -165,11 +241,14 @@ class Mailbox(Stateful):
             self._enqueue(slots, first, int(self.due_at[slots].max()) - first + 1)
 
     def due(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """What is to be delivered now, in sending order: (slots, receivers); slots are valid until the next `put`."""
+        """Return the slots and receivers of the messages that are delivered now, in sending order.
+
+        The slots are valid until the next `put`.
+        """
         cycles = range(self.collected + 1, world.cycle + 1)
         queued = [NO_SLOTS, *(part for cycle in cycles for part in self._queues.pop(cycle, ()))]
         slots = np.concatenate(queued)
-        if len(cycles) > 1:  # the layer has rested: several cycles' mail is due
+        if len(cycles) > 1:  # the layer did not act for some cycles: the messages of several cycles are due
             slots = slots[np.argsort(self.number[slots])]
         self.collected = world.cycle
         kept = np.empty(slots.size, np.int32)
@@ -181,5 +260,5 @@ class Mailbox(Stateful):
 
 
 def flat(rows: NDArray[Any]) -> NDArray[Any]:
-    """A view with one row of numbers an entry."""
+    """Return a two-dimensional view of an array, with one row of numbers per entry."""
     return rows.reshape(len(rows), math.prod(rows.shape[1:]))

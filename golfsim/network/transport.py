@@ -1,4 +1,4 @@
-"""Messages on their way: loss, delay, partition, and the mailbox that keeps what is under way."""
+"""The transport of messages: loss, delay, partition, and the counters of every layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Named(Protocol):
-    """Whoever sends messages: a layer, of which only the name is needed."""
+    """A sender of messages: a layer, of which only the name is needed."""
 
     name: str
 
@@ -51,12 +51,32 @@ METRICS = (
 
 @kernel
 def draw_lags(key, cycle, k, src, wanted, shortest, cumulative, lag):
-    """How many cycles each wanted message is under way, by the cumulative probabilities of the possible delays."""
+    """Draw the delay of each wanted message, in cycles.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle : int
+        The current cycle.
+    k : array of int64, shape (1,) or (messages,)
+        The number of each message among those that its sender sends in this cycle, or one number for all.
+    src : array of int32, shape (messages,)
+        The sender of each message.
+    wanted : array of bool, shape (messages,)
+        The messages whose delay is drawn.
+    shortest : int
+        The shortest delay.
+    cumulative : array of float64
+        The probability of a delay of at most `shortest`, `shortest` + 1, … cycles.
+    lag : array of int32, shape (messages,)
+        The delays; filled here.
+    """
     last = cumulative.size - 1
     for e in range(src.size):
         if wanted[e]:
             u = unit(draw(key, cycle, src[e], 2 * k[e if k.size > 1 else 0] + 1))
-            more = min(np.int64(u * cumulative.size), last)  # right at once where all delays are alike
+            more = min(np.int64(u * cumulative.size), last)  # already the result if all delays have equal probability
             while more > 0 and u <= cumulative[more - 1]:
                 more -= 1
             while more < last and u > cumulative[more]:
@@ -69,16 +89,16 @@ Cycles = Annotated[int, Field(ge=1, le=LONGEST_DELAY)]
 
 
 class DelayConfig(Settings):
-    """A distribution of delays, rounded up to whole cycles and cut off at a maximum."""
+    """A distribution of delays, rounded up to an integer number of cycles and limited to a maximum."""
 
     kind: Literal["lognormal", "exponential"]
-    max: Cycles = Field(description="the longest delay in cycles; longer draws count as this")
-    mu: float = Field(0.0, ge=-50, le=50, description="lognormal: mean of the logarithm of the delay in cycles")
-    sigma: float = Field(1.0, ge=0, le=10, description="lognormal: standard deviation of that logarithm")
-    mean: float = Field(1.0, gt=0, le=1e9, description="exponential: mean delay in cycles")
+    max: Cycles = Field(description="the longest delay in cycles; longer draws are set to this value")
+    mu: float = Field(0.0, ge=-50, le=50, description="lognormal: the mean of the logarithm of the delay in cycles")
+    sigma: float = Field(1.0, ge=0, le=10, description="lognormal: the standard deviation of this logarithm")
+    mean: float = Field(1.0, gt=0, le=1e9, description="exponential: the mean delay in cycles")
 
     def cumulative(self) -> NDArray[np.float64]:
-        """The probability of a delay of at most 1, 2, … cycles."""
+        """Return the probability of a delay of at most 1, 2, … cycles."""
         from scipy.special import ndtr
 
         t = np.arange(1, self.max + 1)
@@ -93,13 +113,15 @@ class DelayConfig(Settings):
 
 
 class PartitionConfig(Settings):
-    """A share of the nodes is cut off from the others between two cycles: no message crosses."""
+    """A cut between a share of the nodes and all other nodes, from one cycle to another: no message crosses it."""
 
     share: Share = Field(description="the share of the nodes on the smaller side")
     start: int = Field(alias="from", ge=1, description="the first cycle of the cut")
     until: int = Field(ge=1, description="the last cycle of the cut")
     contacts: int = Field(
-        0, ge=0, description="when the cut heals, so many nodes of the cut-off side learn of a node of the other side"
+        0,
+        ge=0,
+        description="the number of nodes on the smaller side that learn of a node on the other side when the cut ends",
     )
 
     @model_validator(mode="after")
@@ -110,15 +132,15 @@ class PartitionConfig(Settings):
 
 
 class TransportConfig(Settings):
-    """`[transport]`: what happens to messages on their way."""
+    """`[transport]`: loss, delay and partition of messages."""
 
     loss: Share = Field(0.0, description="the probability that a message is lost")
     delay: Annotated[int, Field(ge=0, le=LONGEST_DELAY)] | tuple[Cycles, Cycles] | DelayConfig = Field(
         0,
-        description="cycles under way: 0 (effective at once), a fixed number, [from, to] with equal probability, "
-        "or a distribution with a maximum",
+        description="the number of cycles that a message is in transit: 0 (it arrives in the same cycle), a fixed "
+        "number, [from, to] with equal probabilities, or a distribution with a maximum",
     )
-    partition: tuple[PartitionConfig, ...] = Field((), description="cuts of the network")
+    partition: tuple[PartitionConfig, ...] = Field((), description="the cuts of the network")
 
     @model_validator(mode="after")
     def _order_of_delays(self) -> TransportConfig:
@@ -127,12 +149,12 @@ class TransportConfig(Settings):
         return self
 
     def faults(self) -> frozenset[str]:
-        """What messages may suffer: of loss, delay and partition."""
+        """Return the faults that messages may have: some of loss, delay and partition."""
         asked = {"loss": self.loss > 0, "delay": self.delay != 0, "partition": bool(self.partition)}
         return frozenset(name for name, there in asked.items() if there)
 
     def lags(self) -> tuple[int, NDArray[np.float64]]:
-        """The shortest delay, and the probability of at most that many, one more, … cycles."""
+        """Return the shortest delay, and the probabilities of at most this delay, at most one cycle more, …"""
         if isinstance(self.delay, DelayConfig):
             return 1, self.delay.cumulative()
         low, high = (self.delay, self.delay) if isinstance(self.delay, int) else self.delay
@@ -145,7 +167,7 @@ NO_PAIRS = np.empty((0, 2), np.int32)
 
 
 class Transport(Stateful):
-    """Carries the messages of all layers and counts them: sent = delivered + lost + under way, always."""
+    """Carry the messages of all layers and count them: sent = delivered + lost + in transit, at all times."""
 
     def __init__(self, config: TransportConfig, seed: int, layers: list[str]) -> None:
         self._config = config
@@ -154,26 +176,26 @@ class Transport(Stateful):
         self._seed = seed
         self._world: World | None = None
         self._sides: list[NDArray[np.int8]] = []
-        self._reserved = 0  # bytes for messages under way, all layers
+        self._reserved = 0  # bytes for messages in transit, all layers
         self.counts = np.zeros((len(layers), 4), np.int64)
 
     @property
     def longest(self) -> int:
-        """The most cycles a message can be under way; 0 when messages take effect at once."""
+        """The longest delay of a message in cycles; 0 if messages arrive in the cycle in which they are sent."""
         return self._shortest + self._cumulative.size - 1
 
     @property
     def delays(self) -> tuple[int, NDArray[np.float64]]:
-        """The shortest delay, and the probabilities of that many, one more, … cycles."""
+        """The shortest delay, and the probabilities of this delay, of one cycle more, …"""
         return self._shortest, np.diff(self._cumulative, prepend=0.0)
 
     @property
     def faults(self) -> frozenset[str]:
-        """What messages may suffer."""
+        """The faults that messages may have."""
         return self._config.faults()
 
     def attach(self, world: World) -> None:
-        """Tell the transport which nodes there are."""
+        """Connect the transport to a world and draw the sides of its cuts."""
         self._world = world
         everyone = np.arange(world.nodes, dtype=np.int32)
         for number, cut in enumerate(self._config.partition):
@@ -183,12 +205,12 @@ class Transport(Stateful):
             self._sides.append(side)
 
     def reserve(self, messages: int, rows: dict[str, NDArray[Any]]) -> None:
-        """Refuse a mailbox that does not fit into memory beside the others."""
+        """Refuse a mailbox that does not fit into memory together with those of the other layers."""
         need = messages * (24 + sum(int(np.prod(row.shape[1:])) * row.itemsize for row in rows.values()))
         self._reserved += need
         if messages >= 2**31 or self._reserved > available():
             raise UserError(
-                f"up to {messages:,} messages can be under way, which needs {readable(need)} of memory, "
+                f"up to {messages:,} messages can be in transit, which needs {readable(need)} of memory, "
                 f"{readable(self._reserved)} with all layers; {readable(available())} are available",
                 key="transport.delay",
                 hint="shorten the longest delay, or simulate fewer nodes",
@@ -196,12 +218,12 @@ class Transport(Stateful):
 
     @property
     def world(self) -> World:
-        """The world it carries messages in."""
+        """The world in which it carries messages."""
         assert self._world is not None
         return self._world
 
     def side(self) -> NDArray[np.int8]:
-        """The side of each node in this cycle; empty while the network is whole."""
+        """Return the side of each node in this cycle; empty if there is no cut."""
         cycle, found = self.world.cycle, EVERYWHERE
         for cut, side in zip(self._config.partition, self._sides, strict=True):
             if cut.start <= cycle <= cut.until:
@@ -209,7 +231,7 @@ class Transport(Stateful):
         return found
 
     def introductions(self) -> NDArray[np.int32]:
-        """Pairs (node, contact) of nodes that learn of one on the other side, now that a cut has healed."""
+        """Return pairs (node, contact) of nodes that get to know a node of the other side, after a cut has ended."""
         pairs = [NO_PAIRS]
         for number, (cut, side) in enumerate(zip(self._config.partition, self._sides, strict=True)):
             if self.world.cycle == cut.until + 1:
@@ -236,9 +258,27 @@ class Transport(Stateful):
         bytes_each: int,
         k: int | NDArray[np.int64] = 0,
     ) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
-        """Send a message from each src to its dst (−1: none): which arrive, and after how many cycles (None: at once).
+        """Send a message from each src to its dst.
 
-        `k` tells apart several messages of one kind that a node sends in one cycle: one number for all, or one each.
+        Parameters
+        ----------
+        layer : Named
+            The layer that sends.
+        kind : str
+            The kind of message.
+        src, dst : array of int32, shape (messages,)
+            The sender and the receiver of each message (−1: no message).
+        bytes_each : int
+            The size of a message in bytes.
+        k : int or array of int64, shape (messages,)
+            Distinguishes messages of one kind that a node sends in one cycle: one number for all, or one per message.
+
+        Returns
+        -------
+        arrives : array of bool, shape (messages,)
+            Which messages arrive.
+        lag : array of int32, shape (messages,), or None
+            The delay of each message in cycles; None if messages arrive in this cycle.
         """
         wire = self.wire(layer, kind, bytes_each)
         k = np.atleast_1d(np.asarray(k, np.int64))
@@ -249,9 +289,9 @@ class Transport(Stateful):
         return arrives, None if wire.at_once else self._lags(wire.key, src, k, arrives)
 
     def wire(self, layer: Named, kind: str, bytes_each: int) -> Wire:
-        """Return the delivery rule for one kind of message in this cycle, for kernels that choose receivers as they go.
+        """Return the delivery rule for one kind of message in this cycle, for kernels that choose receivers themselves.
 
-        `golfsim.network.delivery.arrives` asks it inside a kernel, and counts the message.
+        In the kernel `golfsim.network.delivery.arrives` applies the rule and counts the message.
         """
         at_once = self.longest == 0
         online = self.world.presence() if at_once else NOTHING
@@ -259,7 +299,7 @@ class Transport(Stateful):
         return Wire(key, self.world.cycle, self._config.loss, online, self.side(), at_once, bytes_each, counts)
 
     def reach(self) -> Wire:
-        """Return the rule for messages that were sent earlier and are due now: they are not lost by chance again."""
+        """Return the rule for messages that were sent earlier and are due now. It has no random loss."""
         world = self.world
         return Wire(np.uint64(0), world.cycle, 0.0, world.presence(), self.side(), True, 0, np.zeros(4, np.int64))
 
@@ -272,7 +312,7 @@ class Transport(Stateful):
         return there
 
     def lags(self, layer: Named, kind: str, senders: NDArray[np.int32]) -> NDArray[np.int32]:
-        """How many cycles messages sent now are under way; for layers whose senders are not nodes."""
+        """Return the delays of messages that are sent now, for layers whose senders are not nodes."""
         return self._lags(self._key(layer, kind), senders, np.zeros(1, np.int64), np.ones(senders.size, np.bool_))
 
     def _lags(
@@ -283,11 +323,11 @@ class Transport(Stateful):
         return lag
 
     def count(self, layer: Named, *, sent: int, delivered: int, lost: int, size: int = 0) -> None:
-        """Add to a layer's counters; `size` is the bytes of each message sent."""
+        """Add to the counters of a layer; `size` is the number of bytes per message sent."""
         self.counts[self._row[layer.name]] += (sent, delivered, lost, sent * size)
 
     def totals(self, layer: str) -> dict[str, int]:
-        """A layer's counters so far, by metric."""
+        """Return the counters of a layer, by metric."""
         sent, delivered, lost, size = (int(n) for n in self.counts[self._row[layer]])
         return {
             "messages.sent": sent,
@@ -302,7 +342,7 @@ class Transport(Stateful):
 
 
 def node_numbers(nodes: Any, name: str) -> NDArray[np.int32]:
-    """Return node numbers as kernels take them; refuse what is no array of integers."""
+    """Return node numbers as kernels need them; refuse anything that is not an array of integers."""
     if getattr(nodes, "dtype", None) == np.int32 and nodes.ndim == 1:
         return nodes  # type: ignore[no-any-return]
     array = np.asarray(nodes)

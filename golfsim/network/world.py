@@ -1,4 +1,4 @@
-"""The nodes: who is online, who acts in which order, and what carries their messages."""
+"""The nodes: which are online, in which order they act, and the transport of their messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOBODY = np.empty(0, np.int32)
 
 
 class AtOnce:
-    """Do all work of a turn in the turn itself. `golfsim.sim.pipeline.Pipeline` lets some of it overlap."""
+    """Do all work of a turn within the turn. `golfsim.sim.pipeline.Pipeline` lets some of it overlap."""
 
     active = False  # whether `later` postpones work
 
@@ -33,13 +33,32 @@ class AtOnce:
 
 
 class World(Stateful):
-    """All that layers share.
+    """The state that all layers share.
 
-    A node's number is its phase: in a fixed order nodes act by rising number. The numbering is random, so that a
-    user's number of a node (`label`) says nothing about when it acts.
+    In a fixed order nodes act by ascending internal number. Internal numbers are random, so the number of a node in
+    files and in the log (`label`) does not determine when it acts.
 
-    `came` are the nodes that came online in this cycle, `first` those of them that were never online before, and
-    `fresh` those that need new state: the first ones, and those that come back afresh.
+    `came` has the nodes that came online in this cycle, `first` those of them that were never online before, and
+    `fresh` those that need new state: the nodes in `first`, and nodes that are reset when they return.
+
+    Parameters
+    ----------
+    nodes : int
+        The number of nodes.
+    seed : int
+        The seed of the run.
+    threads : int
+        The number of threads that layers may use.
+    shuffled : bool
+        Whether the order of nodes is drawn in every cycle.
+    transport : Transport
+        The transport of messages.
+    churn_configs : tuple of ChurnConfig
+        The churn models.
+    adversaries : tuple of AdversaryConfig
+        The adversarial nodes.
+    folder : Path
+        The folder of the scenario, for files with relative paths.
     """
 
     _not_state = frozenset(
@@ -65,9 +84,9 @@ class World(Stateful):
         self.label = rng.permutation(rng.key(seed, "world", "label"), 0, nodes)
         self.online = np.zeros(nodes, np.bool_)
         self.seen = np.zeros(nodes, np.bool_)
-        self.since = np.zeros(nodes, np.int32)  # the cycle in which each came online last
-        self.last_came = 0  # the cycle in which anybody did
-        self.restarts = np.zeros(nodes, np.bool_)  # who will start afresh when it is online again
+        self.since = np.zeros(nodes, np.int32)  # the last cycle in which each node came online
+        self.last_came = 0  # the last cycle in which any node came online
+        self.restarts = np.zeros(nodes, np.bool_)  # the nodes that will be reset when they are online again
         self.order = self.came = self.first = self.fresh = NOBODY
         self.churn: list[churn.Churn[Any]] = churn.build(churn_configs, seed, self.label, folder)
         self.tampering = Tampering(adversaries, seed, nodes)
@@ -78,7 +97,7 @@ class World(Stateful):
         transport.attach(self)
 
     def advance(self) -> None:
-        """Begin the next cycle: who is online, who has just come, who acts when."""
+        """Begin the next cycle: update which nodes are online, which came online now, and the order of nodes."""
         self.cycle += 1
         if self.churn or self.cycle == 1:
             self._update_online()
@@ -87,7 +106,7 @@ class World(Stateful):
         self.arrange()
 
     def presence(self) -> NDArray[np.bool_]:
-        """Who is online, for kernels; without entries while everybody is, which saves them a look at each peer."""
+        """Return which nodes are online, for kernels. The array is empty if all are, which saves a look-up per peer."""
         return EVERYBODY if self.order.size == self.nodes else self.online
 
     def _update_online(self) -> None:
@@ -105,7 +124,7 @@ class World(Stateful):
         self.order = NOBODY
 
     def _step_churn(self) -> None:
-        """Bring all churn models to this cycle, and note whom one of them restarts afresh."""
+        """Update all churn models to this cycle, and note the nodes that one of them resets."""
         for model in self.churn:
             before = model.up.copy() if model.afresh else model.up
             model.step(self.cycle)
@@ -113,7 +132,7 @@ class World(Stateful):
                 self.restarts |= model.up & ~before
 
     def arrange(self) -> None:
-        """Put the online nodes in acting order."""
+        """Put the online nodes in the order in which they act."""
         if self._shuffled or self.order is NOBODY:
             self.order = np.flatnonzero(self.online).astype(np.int32)
         if self._shuffled:

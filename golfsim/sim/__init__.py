@@ -1,1 +1,1 @@
-"""The simulation: the loop over cycles, what is observed, the log, checkpoints."""
+"""The simulation: the loop over cycles, the observers, the log, checkpoints."""

@@ -1,4 +1,4 @@
-"""What ε means: how well somebody who sees only what was published guesses labels, or tells who took part."""
+"""Attacks that show what ε means: guess labels from published records, or decide which records were used to train."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from golfsim.protocol.records import Published, RawRecords
 
 Metrics = dict[str, float]
-SAMPLE = 4000  # records that an attack is tried on
+SAMPLE = 4000  # records per attack
 LABEL_METRICS = (
     Metric(
         "label.sum",
@@ -49,11 +49,11 @@ MEMBERSHIP_METRICS = (
 
 
 def label_recovery(published: Published[Any], raw: RawRecords, key: np.uint64, world: World) -> Metrics:
-    """The share of labels that are guessed right from what was published of a record.
+    """Return the shares of labels that are guessed correctly from the published data of a record.
 
-    By the sign of the sum: features are not negative and add up to 1, so that Σ yx = y. By the best linear guess: ridge
-    regression from the published numbers to the label, fitted on half of the records with their labels known and tried
-    on the others. `label.base` is the share of the largest class, which needs no data at all.
+    `label.sum` guesses by the sign of the sum: features are not negative and sum to 1, so Σ yx = y. `label.linear` is a
+    ridge regression from the published numbers to the label. It is fitted on one half of the records, with known
+    labels, and tested on the other half. `label.base` is the share of the largest class, which needs no data.
     """
     records = np.flatnonzero(raw.published_by(published)).astype(np.int32)
     chosen = rng.sample(key, world.cycle, records, SAMPLE)
@@ -70,7 +70,7 @@ def label_recovery(published: Published[Any], raw: RawRecords, key: np.uint64, w
 
 
 def _slices(published: Published[Any], records: NDArray[np.int32]) -> NDArray[np.float32]:
-    """What was published of records: [records, slices, features]."""
+    """Return the published data of records, shape (records, slices, features)."""
     rows = published.rows
     slices = published.models if rows.folded else 1
     return rows.x.reshape(-1, slices, rows.x.shape[1])[records]
@@ -86,7 +86,7 @@ def _what_is_seen(published: Published[Any], records: NDArray[np.int32]) -> NDAr
 
 
 def _ridge(x: NDArray[Any], y: NDArray[Any], test: NDArray[Any], classes: int) -> NDArray[np.int64]:
-    """Ridge regression to ±1 targets, in the smaller of the two spaces."""
+    """Predict classes by ridge regression to ±1 targets, in the primal or the dual form, whichever is smaller."""
     target = np.where(y[:, None] == np.arange(classes), 1.0, -1.0)
     mean, offset = x.mean(axis=0), target.mean(axis=0)
     x, test, target = x - mean, test - mean, target - offset
@@ -101,10 +101,10 @@ def _ridge(x: NDArray[Any], y: NDArray[Any], test: NDArray[Any], classes: int) -
 def membership(
     layer: Learner[Any], holders: NDArray[np.int32], members: tuple[Any, Any], others: tuple[Any, Any]
 ) -> Metrics:
-    """How far a threshold on the model's confidence in the true class tells training records from test records.
+    """Return how well a threshold on a model's confidence in the true class separates training from test records.
 
-    The advantage is the largest difference of the two rates over all thresholds, for the mean over the models seen; 0
-    is pure guessing.
+    The advantage is the largest difference of the two rates over all thresholds, for the mean confidence over the
+    observed models; 0 is guessing.
     """
     inside, outside = (_confidence(layer, holders, x, y) for x, y in (members, others))
     both = np.sort(np.concatenate([inside, outside]))

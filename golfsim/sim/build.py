@@ -28,7 +28,7 @@ class Built(NamedTuple):
     digest: str = ""  # of the data
     features: tuple[str, ...] = ()
     scaling: tuple[scaling.Step, ...] = ()
-    note: str = ""  # what every figure of the data has to say
+    note: str = ""  # a statement that every figure of the data must show
 
 
 def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:

@@ -1,4 +1,8 @@
-"""The whole state of a run in one file: arrays without pickle, checksummed, versioned, written aside and renamed."""
+"""Checkpoints: the complete state of a run in one file.
+
+The file has a version and a checksum, and its arrays are stored without pickle. It is written under a temporary name
+and renamed when it is complete.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"golfsim checkpoint 1\n"
 DIGEST = 64
-KEPT = 2  # checkpoints of a run: the last one, and one more in case that is damaged
+KEPT = 2  # checkpoints per run: the last one, and one more in case the last one is damaged
 
 
 def save(simulation: Simulation, path: Path) -> None:
@@ -31,7 +35,7 @@ def save(simulation: Simulation, path: Path) -> None:
 
 
 def _write(path: Path, arrays: dict[str, Any]) -> None:
-    """Stream the arrays into the file, then their checksum into its head: nothing is held in memory twice."""
+    """Write the arrays, then their checksum into the head of the file. No array is copied in memory."""
     with path.open("w+b") as file:
         file.write(MAGIC + b"0" * DIGEST)
         np.savez(file, allow_pickle=False, **arrays)
@@ -41,7 +45,7 @@ def _write(path: Path, arrays: dict[str, Any]) -> None:
 
 
 def _digest(file: IO[bytes]) -> bytes:
-    """The checksum of all that stands behind the head."""
+    """Return the checksum of everything after the head."""
     total = hashlib.sha256()
     file.seek(len(MAGIC) + DIGEST)
     while part := file.read(1 << 20):
@@ -50,15 +54,15 @@ def _digest(file: IO[bytes]) -> bytes:
 
 
 def load(simulation: Simulation, path: Path) -> None:
-    """Bring a freshly built run to the state in the file; refuse a damaged file or another run's."""
+    """Set a newly built run to the state in the file; refuse a damaged file and the checkpoint of another run."""
     arrays, about = _read(path)
     if about != simulation.identity():
         differing = [key for key, value in simulation.identity().items() if about.get(key) != value]
-        raise UserError(f"{path}: the checkpoint of another run: {', '.join(differing)} differ")
+        raise UserError(f"{path}: the checkpoint belongs to another run: different {', '.join(differing)}")
     try:
         simulation.restore({key.removeprefix("state/"): value for key, value in arrays.items()})
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise UserError(f"{path}: does not fit this scenario: {error}") from None
+        raise UserError(f"{path}: the checkpoint does not match this scenario: {error}") from None
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -76,12 +80,12 @@ def _parts(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]
         raise UserError(f"{path}: not a checkpoint of this version of golfsim")
     digest = file.read(DIGEST)
     if _digest(file) != digest:
-        raise UserError(f"{path}: damaged: its checksum is wrong")
+        raise UserError(f"{path}: damaged: the checksum is wrong")
     file.seek(len(MAGIC) + DIGEST)
     with zipfile.ZipFile(file) as packed:
         unfolded = sum(member.file_size for member in packed.infolist())
     if unfolded > available():
-        what = f"needs {readable(unfolded)} of memory, {readable(available())} available"
+        what = f"needs {readable(unfolded)} of memory; {readable(available())} are available"
         raise UserError(f"{path}: {what}")
     file.seek(len(MAGIC) + DIGEST)
     with np.load(file, allow_pickle=False) as archive:
@@ -93,7 +97,7 @@ def _parts(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def keep(simulation: Simulation, folder: Path) -> None:
-    """Write one more checkpoint of a run into its folder, and delete those that are no longer needed."""
+    """Write a checkpoint of a run into its folder, and delete the oldest checkpoints."""
     folder.mkdir(parents=True, exist_ok=True)
     save(simulation, folder / f"checkpoint-{simulation.world.cycle:012}")
     for old in _kept(folder)[KEPT:]:
@@ -101,25 +105,25 @@ def keep(simulation: Simulation, folder: Path) -> None:
 
 
 def _kept(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, newest first."""
+    """Return the checkpoints in a folder, newest first."""
     return sorted(folder.glob("checkpoint-*"), reverse=True)
 
 
 def resumed(build: Callable[[], Simulation], folder: Path) -> tuple[Simulation, list[str]]:
-    """A run at its newest checkpoint that can be used, or at its beginning; and what there is to say about it."""
+    """Return a run at its newest usable checkpoint, or at its beginning, and notes for the user."""
     simulation, notes = build(), []
     for path in _kept(folder):
         try:
             load(simulation, path)
         except UserError as error:
-            notes.append(f"{error}; going on without it")
-            simulation = build()  # half of a state may have been taken over
+            notes.append(f"{error}; this checkpoint is ignored")
+            simulation = build()  # a part of the state may have been restored
         else:
             return simulation, [*notes, f"resumed after cycle {simulation.world.cycle}"]
     return simulation, notes
 
 
 def forget(folder: Path) -> None:
-    """Delete the checkpoints of a run that is whole, also those that a killed process has not finished."""
+    """Delete the checkpoints of a run that is complete, including unfinished ones of a killed process."""
     for path in [*_kept(folder), *folder.glob(".checkpoint-*")]:
         path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""What must hold after each cycle, whatever a protocol does; checked by `golfsim run --paranoid`.
+"""Invariants that must hold after each cycle for every protocol; checked by `golfsim run --paranoid`.
 
-The checks read and never write: a run under watch gives the same rows. They need room for a copy of the state that
-nodes have, and time for looking at all of it. One of them, that models are finite, is cheap enough to be made whenever
-a run is observed, paranoid or not: see `check_models`.
+The checks never change a run, so its log stays the same. They need memory for a copy of the state of all nodes, and
+time to read all of it. One check, that models are finite, is cheap and is made at every measurement of every run: see
+`check_models`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError
+from golfsim.core.words import counted
 from golfsim.network.mailbox import flat
 from golfsim.privacy.ledger import Ledger
 from golfsim.protocol.learner import Learner
@@ -25,13 +26,29 @@ if TYPE_CHECKING:
     from golfsim.protocol.base import Protocol
 
 Layers = dict[str, "Protocol[Any]"]
-TOLERANCE = 1e-9  # of an ε spent, relative: it is derived from whole numbers of visits
-PART = 1 << 16  # values that are looked at at a time: they fit into a processor's cache
-ROOM = "scale the features (scale in [data]), or take a larger lambda or epsilon"
+TOLERANCE = 1e-9  # relative tolerance of the spent ε, which is computed from integer numbers of visits
+PART = 1 << 16  # the number of values per step: they fit into the processor's cache
+ROOM = "scale the features (scale in [data]), or use a larger lambda or epsilon"
 
 
 class Violation(UserError):
-    """Something that must always hold does not: which invariant, in which layer, at which node, in which cycle."""
+    """A violated invariant: which one, in which layer, at which node, in which cycle.
+
+    Parameters
+    ----------
+    invariant : str
+        The name of the invariant.
+    layer : str
+        The name of the layer.
+    where : str
+        The node, or the place in an array.
+    cycle : int
+        The cycle after which the invariant does not hold.
+    what : str
+        What was found.
+    hint : str, optional
+        What the user can do.
+    """
 
     def __init__(self, invariant: str, layer: str, where: str, cycle: int, what: str, hint: str | None = None) -> None:
         super().__init__(f"{invariant}: {where}, cycle {cycle}: {what}", key=layer, hint=hint)
@@ -39,7 +56,7 @@ class Violation(UserError):
 
 
 class Watch:
-    """Looks at a run before and after each cycle."""
+    """Compare the state of a run before and after each cycle."""
 
     def __init__(self, world: World, layers: Layers, raw: RawRecords | None) -> None:
         self._world, self._layers, self._raw = world, layers, raw
@@ -48,14 +65,14 @@ class Watch:
         self._counts = world.transport.counts.copy()
 
     def begin(self) -> None:
-        """Remember what nodes have and what was spent before a cycle."""
+        """Copy the state of the nodes and of the ledgers before a cycle."""
         for name, layer in self._layers.items():
             self._nodes[name] = {key: array.copy() for key, array in layer.of_nodes(self._world).items()}
             self._visits[name] = {key: ledger.visits.copy() for key, ledger in layer.parts(Ledger)}
         self._counts = self._world.transport.counts.copy()
 
     def end(self) -> None:
-        """Check everything after it."""
+        """Check all invariants after the cycle."""
         for name, layer in self._layers.items():
             self._offline_untouched(name, layer)
             self._views(name, layer)
@@ -69,9 +86,7 @@ class Watch:
             now, before = flat(array[away]), flat(self._nodes[name][key][away])
             same = (now == before) | ((now != now) & (before != before))
             for row in np.flatnonzero(~same.all(axis=1))[:1]:
-                self._refuse(
-                    "offline nodes untouched", name, away[row], f"“{key}” of a node that is offline has changed"
-                )
+                self._refuse("offline nodes untouched", name, away[row], f"“{key}” of an offline node has changed")
 
     def _views(self, name: str, layer: Protocol[Any]) -> None:
         links = layer.links(self._world) if isinstance(layer, Overlay) else None
@@ -79,20 +94,20 @@ class Watch:
             return
         owner = np.repeat(np.arange(self._world.nodes), np.diff(links.indptr))
         for place in np.flatnonzero(owner == links.indices)[:1]:
-            self._refuse("views", name, owner[place], "knows itself")
+            self._refuse("views", name, owner[place], "the view contains the node itself")
         order = np.lexsort((links.indices, owner))
         peer = links.indices[order]
         twice = (owner[1:] == owner[:-1]) & (peer[1:] == peer[:-1])
         for place in np.flatnonzero(twice)[:1]:
             who = self._world.label[peer[place]]
-            self._refuse("views", name, owner[place], f"knows node {who} twice")
+            self._refuse("views", name, owner[place], f"the view contains node {who} twice")
 
     def _ledgers(self, name: str, layer: Protocol[Any]) -> None:
         for key, ledger in layer.parts(Ledger):
             budget, visits = ledger.budget, ledger.visits
             wrong = {
-                "has less spent than before": visits < self._visits[name][key],
-                f"was used more than {budget.visits_allowed} times": visits > budget.visits_allowed,
+                "has spent less than in the cycle before": visits < self._visits[name][key],
+                f"was used more than {counted(budget.visits_allowed, 'time')}": visits > budget.visits_allowed,
                 f"has spent more than ε = {budget.epsilon:g}": ledger.spent() > budget.epsilon * (1 + TOLERANCE),
             }
             for what, where in wrong.items():
@@ -100,7 +115,7 @@ class Watch:
                     self._refuse("ledger", name, self._owner(ledger, int(at)), f"“{key}” {at} {what}")
 
     def _owner(self, ledger: Ledger, at: int) -> int:
-        """The node whose record, or which itself, stands at a place of a ledger."""
+        """Return the node of an entry of a ledger, which has one entry per record or one per node."""
         if self._raw is not None and ledger.visits.size == self._raw.capacity().sum():
             return int(np.searchsorted(np.cumsum(self._raw.capacity()), at, side="right"))
         return min(at, self._world.nodes - 1)
@@ -110,10 +125,10 @@ class Watch:
         total = transport.totals(name)
         left, kept = total["messages.under_way"], layer.under_way()
         if (transport.counts[row] < self._counts[row]).any():
-            self._refuse("messages conserved", name, None, "a counter of messages went back")
+            self._refuse("messages conserved", name, None, "a counter of messages has decreased")
         if left != kept:
             words = ", ".join(f"{total[f'messages.{what}']} {what}" for what in ("sent", "delivered", "lost"))
-            self._refuse("messages conserved", name, None, f"{words}: {left} should be under way, and {kept} are")
+            self._refuse("messages conserved", name, None, f"{words}: expected {left} in transit; found {kept}")
 
     def _refuse(self, invariant: str, layer: str, node: Any, what: str) -> None:
         where = "all nodes" if node is None else f"node {self._world.label[node]}"
@@ -121,7 +136,7 @@ class Watch:
 
 
 def check_models(world: World, layers: Layers) -> None:
-    """Refuse models, and published records, that are not finite: no curve may hide that numbers ran over."""
+    """Refuse models and published records that are not finite, so that no curve hides an overflow."""
     for name, layer in layers.items():
         if isinstance(layer, Learner | Published):
             for key, array in _arrays(layer):
@@ -132,14 +147,14 @@ def check_models(world: World, layers: Layers) -> None:
 
 
 def _arrays(layer: Protocol[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of floating-point numbers of a layer; single numbers, such as an infinite ε, may be anything."""
-    for key, array in layer.arrays().items():  # what a mailbox keeps is looked at when it has arrived
+    """Yield the floating-point arrays of a layer. Single numbers are left out: they may be infinite, like ε."""
+    for key, array in layer.arrays().items():  # models in a mailbox are checked when they have arrived
         if array.dtype.kind == "f" and array.ndim and array.size:
             yield key, array
 
 
 def _not_finite(array: NDArray[Any], among: NDArray[np.bool_] | None) -> Iterator[int]:
-    """The first row with a number that is not finite, if there is one; of those marked, where some are."""
+    """Yield the first row with a number that is not finite, if any; with `among`, only of the marked rows."""
     rows = flat(array)
     step = max(1, PART // max(rows.shape[1], 1))
     for lo in range(0, len(rows), step):
@@ -154,4 +169,4 @@ def _not_finite(array: NDArray[Any], among: NDArray[np.bool_] | None) -> Iterato
 def _overflow(key: str, row: NDArray[Any]) -> str:
     values = np.ravel(row)
     place = int(np.argmax(~np.isfinite(values)))
-    return f"“{key}” is {values[place]} at place {place}: a number beyond ±{np.finfo(values.dtype).max:.2g}"
+    return f"“{key}” is {values[place]} at index {place}: overflow beyond ±{np.finfo(values.dtype).max:.2g}"

@@ -1,4 +1,4 @@
-"""The log of a run: tidy rows in Parquet, the scenario as run, and what is known about the run."""
+"""The log of a run: tidy rows in Parquet, the scenario as run, and metadata of the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
 
 
 class Log:
-    """The rows of one run, in memory until they are written; `note` is what every picture of them has to say."""
+    """The rows of one run, in memory until they are written; `note` is a statement that every figure must show."""
 
     def __init__(self, run: int, seed: int, note: str = "") -> None:
         self.run = run
@@ -29,25 +29,25 @@ class Log:
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
-        self.tables: dict[str, NodeTable] = {}  # written beside the log
+        self.tables: dict[str, NodeTable] = {}  # written to separate files next to the log
 
     def add(self, cycle: int, found: dict[str, dict[str, float]]) -> None:
-        """The metrics of one cycle, by layer."""
+        """Add the metrics of one cycle, by layer."""
         for layer, metrics in found.items():
             self.cycles += [cycle] * len(metrics)
             self.names += [(layer, metric) for metric in metrics]
             self.values += [float(value) for value in metrics.values()]
 
     def frame(self) -> pd.DataFrame:
-        """The rows as a DataFrame."""
+        """Return the rows as a DataFrame."""
         return noted(self._table().to_pandas(), [self.note])
 
     def nodes(self) -> pd.DataFrame:
-        """What became of the nodes that were followed: cycle, layer, node, online, error."""
+        """Return the states of the followed nodes: cycle, layer, node, online, error."""
         return self._further("nodes")
 
     def links(self) -> pd.DataFrame:
-        """Who knew whom: cycle, layer, source, target."""
+        """Return the links of the overlays: cycle, layer, source, target."""
         return self._further("links")
 
     def _further(self, name: str) -> pd.DataFrame:
@@ -70,7 +70,7 @@ class Log:
         return pa.table(columns, names=list(COLUMNS))
 
     def write(self, folder: Path, scenario: str, about: dict[str, Any]) -> None:
-        """Write the run's folder: each file whole or not at all."""
+        """Write the folder of the run; every file is either complete or absent."""
         import pyarrow.parquet as pq
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,9 @@ class Log:
         for name, further in self.tables.items():
             self._write_further(folder, name, further)
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
-        write_whole(folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8"))  # last: now the run is whole
+        write_whole(
+            folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8")
+        )  # last: it marks a complete run
 
     def _write_further(self, folder: Path, name: str, table: NodeTable) -> None:
         import pyarrow.parquet as pq
@@ -91,17 +93,17 @@ class Log:
 
 
 def no_such_table(name: str) -> UserError:
-    """Return the error of a folder whose runs have kept no such table."""
+    """Return the error for runs that have not stored a table."""
     key = {"nodes": "follow = 100", "links": "draw = true"}[name]
-    return UserError(f"no run here has kept its {name}", hint=f"put {key} into [observe] and run again")
+    return UserError(f"no run here has stored its {name}", hint=f"add {key} to [observe] and run again")
 
 
 def noted(frame: pd.DataFrame, notes: Iterable[str]) -> pd.DataFrame:
-    """The frame with what every picture of it has to say: each note once."""
+    """Return the frame with the notes that every figure of it must show, each once."""
     frame.attrs[NOTE] = "\n".join(dict.fromkeys(line for note in notes for line in note.splitlines()))
     return frame
 
 
 def note_of(frame: pd.DataFrame) -> str:
-    """What every picture of the frame has to say, e.g. that its data are generated in place of others."""
+    """Return the note that every figure of the frame must show, e.g. that its data are generated."""
     return str(frame.attrs.get(NOTE, ""))

@@ -1,4 +1,4 @@
-"""All metrics that golfsim logs, from where they are declared: for the command line, the manual and comparisons."""
+"""The catalogue of all metrics that golfsim logs, for the command line, the manual and comparisons."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def of_layer(protocol: type[base.Protocol[Any]]) -> tuple[Metric, ...]:
 
 
 def find(logged: str) -> Metric | None:
-    """Return the metric that a log calls so, if golfsim or an installed protocol declares it."""
+    """Return the metric with this name in a log, if golfsim or an installed protocol declares it."""
     return next((metric for _, metric in _declared() if metric.matches(logged)), None)
 
 
 def metrics() -> list[Entry]:
-    """The metrics that a log has, by the layers that have them."""
+    """Return all metrics, by the layers that have them."""
     return [
         {"name": metric.name, "layer": layer, "about": metric.about, "unit": metric.unit}
         | {"better": metric.better, "summary": metric.summary, "settings": []}

@@ -43,14 +43,17 @@ METRICS = (
 
 
 def summary(name: str, values: NDArray[Any]) -> Metrics:
-    """Mean, standard deviation and quantiles over nodes."""
+    """Return the mean, standard deviation and quantiles over nodes."""
     found = {f"{name}.mean": float(values.mean()), f"{name}.std": float(values.std())}
     quantiles = np.quantile(values, QUANTILES)
     return found | {f"{name}.q{round(100 * q):02}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
 
 
 def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Area under the ROC curve for each node; with more than two classes the mean over one-vs-rest problems."""
+    """Return the area under the ROC curve of each node.
+
+    With more than two classes it is the mean over the one-versus-rest problems.
+    """
     from scipy.stats import rankdata
 
     models = scores.shape[2]
@@ -65,14 +68,14 @@ def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64
 
 
 def confusion(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> Metrics:
-    """How many test records of each class are predicted to be of each."""
+    """Return the confusion matrix: the number of test records per true and predicted class."""
     counts = np.zeros((classes, classes), np.int64)
     np.add.at(counts, (y, predicted), 1)
     return {f"confusion.actual_{a}.predicted_{p}": float(counts[a, p]) for a in range(classes) for p in range(classes)}
 
 
 def roc(scores: NDArray[Any], y: NDArray[np.int32]) -> Metrics:
-    """The share of true positives for each of some shares of false positives, on the line between thresholds."""
+    """Return the ROC curve: true positive rates at fixed false positive rates, interpolated between thresholds."""
     falling = np.argsort(-scores, kind="stable")
     last = np.append(np.diff(scores[falling]) != 0, True)  # of records with the same score
     hits = np.append(0, np.cumsum(y[falling] == 1)[last])
@@ -84,7 +87,10 @@ def roc(scores: NDArray[Any], y: NDArray[np.int32]) -> Metrics:
 
 
 def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:
-    """F1 of class 1 for each node; with more than two classes the mean over those that occur or are predicted."""
+    """Return the F1 score of class 1 for each node.
+
+    With more than two classes it is the mean over the classes that occur or are predicted.
+    """
     found = []
     for one in [1] if classes == 2 else range(classes):
         hit, true = predicted == one, (y == one)[:, None]

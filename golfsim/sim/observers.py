@@ -1,4 +1,4 @@
-"""What is measured: the error of sampled nodes, messages, and each layer's own metrics. Observers read, never write."""
+"""Measure a run: the error of sampled nodes, messages, and the metrics of each layer. Observers never change a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from golfsim.protocol.base import Protocol
 
 POINTS_A_DECADE = 20
-CHUNK = 1024  # test records a matrix product; fixed, since a product's last bits depend on its shape
+CHUNK = 1024  # test records per matrix product; fixed, since the last bits of a product depend on its shape
 WORLD_METRICS = (Metric("online", "The number of nodes that are online.", "nodes"),)
 METRICS = (
     Metric(
@@ -50,8 +50,9 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Due:
-    """The cycles after which to measure: each k-th, or log-spaced ones; always the last. Told one by one: of some
-    thousand million cycles no list is made.
+    """The cycles after which to measure: every k-th cycle or log-spaced cycles, and always the last one.
+
+    Membership is computed per cycle, so that no list of all cycles is needed.
     """
 
     every: int | str
@@ -77,7 +78,7 @@ class TestSet:
 
 
 class Observer:
-    """Measures all layers of a run at the cycles the scenario asks for."""
+    """Measure all layers of a run in the cycles that the scenario asks for."""
 
     def __init__(
         self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None, raw: RawRecords | None = None
@@ -93,15 +94,15 @@ class Observer:
         self._follow_key = rng.key(seed, "observe", "follow")
 
     def tables(self, world: World, layers: list[str]) -> dict[str, NodeTable]:
-        """The empty tables that the scenario asks for besides the log."""
+        """Return the empty tables that the scenario asks for in addition to the log."""
         if self._config.draw and world.nodes > MOST_DRAWN:
-            what = f"a drawing of {world.nodes:,} nodes shows nothing; up to {MOST_DRAWN} can be drawn"
+            what = f"{world.nodes:,} nodes are too many to draw; at most {MOST_DRAWN} nodes can be drawn"
             raise UserError(what, key="observe.draw", hint="simulate fewer nodes, or use follow = 100 and overlay = 1")
         asked = {"nodes": self._config.draw or self._config.follow is not None, "links": self._config.draw}
         return {name: NodeTable(name, layers) for name, wanted in asked.items() if wanted}
 
     def fill(self, tables: dict[str, NodeTable], world: World, layers: dict[str, Protocol[Any]]) -> None:
-        """Add what is to be seen of nodes and links now, where this cycle is due."""
+        """Add the current nodes and links to the tables, if this cycle is measured."""
         if world.cycle in self._due and "nodes" in tables:
             self._follow(tables["nodes"], world, layers)
         if world.cycle in self._due and "links" in tables:
@@ -117,13 +118,13 @@ class Observer:
             table.add(world.cycle, WORLD, **seen, error=np.full(nodes.size, np.nan))
 
     def _followed(self, world: World) -> NDArray[np.int32]:
-        """The same nodes each time, by the user's numbers."""
+        """Return the followed nodes, the same in all cycles, sorted by label."""
         everyone = np.arange(world.nodes, dtype=np.int32)
         chosen = everyone if self._config.draw else rng.sample(self._follow_key, 0, everyone, self._config.follow or 0)
         return np.asarray(chosen[np.argsort(world.label[chosen])], np.int32)
 
     def _errors(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The error of each node; NaN where it has no model to be measured."""
+        """Return the error of each node; NaN if it has no model."""
         assert self._test is not None
         able = np.isin(nodes, layer.holders(world))
         error = np.full(nodes.size, np.nan)
@@ -142,11 +143,11 @@ class Observer:
                 table.add(world.cycle, name, source=source[order], target=target[order])
 
     def due(self, cycle: int, whole: bool = False) -> bool:
-        """Whether to measure after this cycle; `whole`: all layers, and not only overlays."""
+        """Return whether to measure after this cycle; `whole`: all layers, not only overlays."""
         return cycle in self._due or (not whole and cycle in self._overlay_due)
 
     def measure(self, world: World, layers: dict[str, Protocol[Any]]) -> dict[str, Metrics]:
-        """All metrics of all layers now, by layer."""
+        """Return all current metrics, by layer."""
         found: dict[str, Metrics] = {"world": {"online": float(world.order.size)}}
         for name, layer in layers.items():
             found[name] = dict(world.transport.totals(name))
@@ -197,15 +198,17 @@ class Observer:
         return metrics | self._of_one_node(world, layer, nodes, test)
 
     def _of_one_node(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
-        """Confusion matrix and ROC curve of the node that the scenario names, or of the first one measured."""
+        """Return the confusion matrix and the ROC curve of the node in the scenario, or of the first measured node."""
         wanted, found = self._config.node, Metrics()
         if not {"confusion", "roc"} & set(self._config.metrics):
             return found
         if wanted is not None and wanted >= world.nodes:
-            raise UserError(f"there is no node {wanted}, only 0 … {world.nodes - 1}", key="observe.node")
+            raise UserError(
+                f"there is no node {wanted}: nodes have the numbers 0 … {world.nodes - 1}", key="observe.node"
+            )
         holders = layer.holders(world)
         one = nodes[:1] if wanted is None else holders[world.label[holders] == wanted]
-        if one.size:  # else it has no model, or is not there
+        if one.size:  # otherwise it has no model, or is offline
             scores, _ = predict(layer, one, test.x, world.threads)
             if "confusion" in self._config.metrics:
                 found |= confusion(classify(scores)[:, 0], test.y, test.classes)
@@ -216,7 +219,7 @@ class Observer:
 
 @cache
 def _numpy_blas() -> Any:
-    """The handle on the library behind numpy's products; looking for it takes longer than a small product."""
+    """Return the controller of numpy's BLAS library. It is cached: finding it takes longer than a small product."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -225,7 +228,10 @@ def _numpy_blas() -> Any:
 def predict(
     layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32], threads: int
 ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int32]]]:
-    """Scores of all test records, and classes predicted in other ways, in fixed chunks with one BLAS thread each."""
+    """Return the scores of all test records, and classes predicted in other ways.
+
+    The records are processed in chunks of fixed size, with one BLAS thread each.
+    """
     parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
     with _numpy_blas().limit(limits=1, user_api="blas"):
         scores = np.concatenate(in_threads(threads, lambda part: _finite_scores(layer, nodes, part), parts))
@@ -234,10 +240,10 @@ def predict(
 
 
 def _finite_scores(layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scores that can be compared: large numbers may run over in a product although model and record are finite."""
+    """Return the scores; refuse an overflow, which can happen although model and record are finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         scores = layer.scores(nodes, x)
     if not np.isfinite(scores).all():
-        what = "the scores of its models run over: model or records are too large for single precision"
+        what = "the scores of its models overflow: the model or the records are too large for single precision"
         raise UserError(what, key=layer.name, hint=ROOM)
     return scores

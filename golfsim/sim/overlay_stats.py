@@ -1,4 +1,4 @@
-"""What an overlay looks like: degrees, clustering, paths, components, dead links."""
+"""Measure overlays: degrees, clustering, paths, components, dead links."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ METRICS = (
 
 @kernel
 def distances_from(start, neighbour, source, distance, queue):
-    """Breadth-first search: (how many other nodes are reached, the sum of their distances)."""
+    """Search breadth-first; return the number of other nodes that are reached and the sum of their distances."""
     distance[:] = -1
     distance[source] = 0
     queue[0] = source
@@ -69,9 +69,9 @@ def distances_from(start, neighbour, source, distance, queue):
 
 
 def measure(overlay: Overlay[Any], world: World, key: np.uint64, sample: int) -> Metrics:
-    """All figures of the overlay between the nodes that are online.
+    """Return all metrics of the overlay between online nodes.
 
-    Clustering and paths are those of `sample` random nodes, or of all where there are no more.
+    Clustering and paths are measured at `sample` random nodes, or at all nodes if there are fewer.
     """
     links = overlay.links(world)
     if links is None:
@@ -90,7 +90,7 @@ def measure(overlay: Overlay[Any], world: World, key: np.uint64, sample: int) ->
 
 
 def undirected(links: csr_array) -> csr_array:
-    """The same graph without directions."""
+    """Return the graph without directions."""
     both: csr_array = (links + links.T).tocsr()
     both.data = np.ones(both.nnz, np.int32)
     both.sort_indices()
@@ -98,7 +98,7 @@ def undirected(links: csr_array) -> csr_array:
 
 
 def spread(name: str, values: NDArray[Any]) -> Metrics:
-    """Mean, standard deviation, extremes and quantiles of a degree."""
+    """Return the mean, standard deviation, extremes and quantiles of a degree."""
     found = {f"{name}.mean": values.mean(), f"{name}.std": values.std(), f"{name}.min": values.min()}
     found[f"{name}.max"] = values.max()
     quantiles = zip(QUANTILES, np.quantile(values, QUANTILES), strict=True)
@@ -107,7 +107,7 @@ def spread(name: str, values: NDArray[Any]) -> Metrics:
 
 
 def dead_links(links: csr_array, online: NDArray[np.bool_]) -> Metrics:
-    """The share of links to nodes that are gone, of views with such a link, and of views with no other."""
+    """Return the shares of dead links, of views with a dead link, and of views with dead links only."""
     dead = ~online[links.indices]
     size = np.diff(links.indptr)
     ends = np.concatenate([[0], np.cumsum(dead)])
@@ -120,7 +120,7 @@ def dead_links(links: csr_array, online: NDArray[np.bool_]) -> Metrics:
 
 
 def clustering(graph: csr_array, nodes: NDArray[np.int32]) -> float:
-    """The mean over nodes of the share of pairs of neighbours that know each other; 0 below two neighbours."""
+    """Return the mean share of pairs of neighbours that know each other; 0 for nodes with fewer than two neighbours."""
     rows = graph[nodes]
     degree = np.diff(rows.indptr)
     closed = np.asarray((rows @ graph).multiply(rows).sum(axis=1)).ravel()
@@ -128,7 +128,7 @@ def clustering(graph: csr_array, nodes: NDArray[np.int32]) -> float:
 
 
 def path_length(graph: csr_array, sources: NDArray[np.int32]) -> float:
-    """The mean distance from the sources to the nodes they reach; NaN where they reach nobody."""
+    """Return the mean distance from the sources to the nodes that they reach; NaN if they reach none."""
     nodes = graph.shape[0]
     distance, queue = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
     found = [distances_from(graph.indptr, graph.indices, source, distance, queue) for source in sources]
@@ -137,19 +137,19 @@ def path_length(graph: csr_array, sources: NDArray[np.int32]) -> float:
 
 
 def components(graph: csr_array) -> int:
-    """The number of connected components."""
+    """Return the number of connected components."""
     from scipy.sparse.csgraph import connected_components
 
     return int(connected_components(graph, directed=False)[0])
 
 
 def write_graphml(overlay: Overlay[Any], world: World, path: Any) -> int:
-    """Write the overlay as GraphML, nodes by the user's numbers; returns the number of links."""
+    """Write the overlay as GraphML, with the labels of nodes, and return the number of links."""
     import networkx as nx
 
     links = overlay.links(world)
     if links is None:
-        raise UserError(f"“{overlay.name}” stores no links: everybody knows everybody")
+        raise UserError(f"“{overlay.name}” stores no links: every node knows all others")
     graph = nx.DiGraph()
     label = world.label.tolist()
     for node in np.argsort(world.label):
@@ -161,7 +161,7 @@ def write_graphml(overlay: Overlay[Any], world: World, path: Any) -> int:
 
 
 def find(layers: dict[str, Any], name: str | None, world: World) -> Overlay[Any]:
-    """The overlay of that name, or the first one that stores links."""
+    """Return the overlay with this name, or the first one that stores links."""
     from golfsim.protocol.overlay import Overlay
 
     overlays = {key: layer for key, layer in layers.items() if isinstance(layer, Overlay)}

@@ -13,8 +13,8 @@ from golfsim.protocol.base import Protocol
 class Pipeline(AtOnce):
     """Run the last work of a turn in another thread while layers that allow it (`overlaps`) take their next turns.
 
-    With small models Newscast takes its turn of the next cycle while Golf still works on what it chose in this one.
-    The work is finished before anything else looks at arrays that it changes: `settle` waits for it.
+    With small models Newscast takes its turn of the next cycle while Golf still delivers the models of this one. The
+    work is finished before anything else reads the arrays that it changes: `settle` waits for it.
     """
 
     def __init__(self, layers: Iterable[Protocol[Any]], threads: int) -> None:

@@ -1,4 +1,4 @@
-"""Run the cycles of a simulation; `golfsim.sim.build` has made its parts."""
+"""Run the cycles of a simulation; `golfsim.sim.build` creates its parts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from golfsim.sim.pipeline import Pipeline
 class Simulation:
     """One run of a scenario.
 
-    Iterate over it to look at arrays while it runs; each turn is a cycle::
+    Iterate over it to read arrays while it runs; each iteration is a cycle::
 
         for cycle in Simulation(scenario):
             ...
 
-    With `paranoid` all that must hold is checked after each cycle, see `golfsim.sim.invariants`.
+    With `paranoid` all invariants are checked after each cycle, see `golfsim.sim.invariants`.
     """
 
     def __init__(self, scenario: Scenario, run: int = 1, threads: int = 1, paranoid: bool = False) -> None:
@@ -49,7 +49,7 @@ class Simulation:
         self._watch = Watch(self.world, self.layers, self.raw) if paranoid else None
 
     def layer(self, name: str) -> Protocol[Any]:
-        """A layer by its name."""
+        """Return a layer by its name."""
         return self.layers[name]
 
     def __iter__(self) -> Iterator[int]:
@@ -58,7 +58,7 @@ class Simulation:
             yield self.world.cycle
 
     def step(self, settle: bool = True) -> None:
-        """Make one cycle: who is online, each layer over all online nodes, then the observers.
+        """Run one cycle: update which nodes are online, let each layer act at all online nodes, then measure.
 
         Without `settle` the end of the cycle may overlap with the next one, for programs that only count cycles.
         """
@@ -80,7 +80,7 @@ class Simulation:
             pipeline.settle()
 
     def _renew(self) -> None:
-        """Let records arrive, and give new state to the nodes that need it."""
+        """Let records arrive, and reset the nodes that need new state."""
         world = self.world
         if self.raw and self.raw.changes(world):
             self.pipeline.settle()
@@ -91,7 +91,7 @@ class Simulation:
                 layer.start(world, world.fresh)
 
     def _checked_and_observed(self, last: bool) -> bool:
-        """Check and measure what this cycle asks for, and return whether the run ends with it."""
+        """Check and measure if this cycle is due, and return whether the run ends with this cycle."""
         world, due = self.world, self.observer.due(self.world.cycle)
         if self._watch or due or last:
             self.pipeline.settle()
@@ -112,7 +112,7 @@ class Simulation:
         return value is not None and condition.holds(value)
 
     def identity(self) -> dict[str, str]:
-        """What a checkpoint must have in common with the run that resumes from it."""
+        """Return the properties that a checkpoint must share with the run that resumes from it."""
         scenario = hashlib.sha256(json.dumps(self.scenario.essence(), sort_keys=True).encode()).hexdigest()
         return {"scenario": scenario, "seed": str(self.seed), "data": self.data_digest, "code": code_version()}
 
@@ -124,7 +124,7 @@ class Simulation:
         return {"world": self.world} | models | raw | layers | tables
 
     def state(self) -> dict[str, Any]:
-        """Everything that the next cycle depends on, and the rows so far, as arrays by name."""
+        """Return everything that the next cycle depends on, and the rows so far, as arrays by name."""
         self.pipeline.settle()
         arrays = {f"{part}/{key}": a for part, owner in self._parts().items() for key, a in owner.state().items()}
         rows = {"cycles": self.log.cycles, "names": self.log.names, "values": self.log.values}
@@ -132,7 +132,7 @@ class Simulation:
         return arrays | {"finished": np.array(self.finished)}
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Take over a state that `state` gave."""
+        """Restore a state that `state` has returned."""
         for part, owner in self._parts().items():
             prefix = f"{part}/"
             owner.restore({key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)})

@@ -1,4 +1,4 @@
-"""Tables that a run may write beside its log: what became of single nodes, and who knew whom."""
+"""Tables that a run may write next to its log: the states of single nodes, and the links of overlays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-WORLD = "world"  # stands for a layer where no layer learns
+WORLD = "world"  # in place of a layer if no layer learns
 COLUMNS: dict[str, dict[str, type[np.generic]]] = {
     "nodes": {"cycle": np.int32, "layer": np.int32, "node": np.int32, "online": np.bool_, "error": np.float64},
     "links": {"cycle": np.int32, "layer": np.int32, "source": np.int32, "target": np.int32},
@@ -20,7 +20,7 @@ FILES = {name: f"{name}.parquet" for name in COLUMNS}
 
 
 class NodeTable:
-    """The rows of one table of a run, in memory until they are written; layers are numbers until then."""
+    """The rows of one table of a run, in memory until they are written. In memory layers are stored as numbers."""
 
     def __init__(self, name: str, layers: list[str]) -> None:
         self.name = name
@@ -28,26 +28,26 @@ class NodeTable:
         self._parts: dict[str, list[NDArray[Any]]] = {column: [] for column in COLUMNS[name]}
 
     def add(self, cycle: int, layer: str, **columns: NDArray[Any]) -> None:
-        """The rows of one layer after one cycle."""
+        """Add the rows of one layer after one cycle."""
         size = len(next(iter(columns.values())))
         known = {"cycle": np.full(size, cycle), "layer": np.full(size, self._layers.index(layer))}
         for column, kind in COLUMNS[self.name].items():
             self._parts[column].append((known | columns)[column].astype(kind))
 
     def state(self) -> dict[str, Any]:
-        """The rows so far, an array for each column."""
+        """Return the rows so far, one array per column."""
         columns = COLUMNS[self.name].items()
         return {column: np.concatenate([np.empty(0, kind), *self._parts[column]]) for column, kind in columns}
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Take over rows that `state` gave."""
+        """Restore rows that `state` has returned."""
         for column, kind in COLUMNS[self.name].items():
             if arrays[column].dtype != kind:
-                raise ValueError(f"{self.name}.{column}: expected {np.dtype(kind)}, found {arrays[column].dtype}")
+                raise ValueError(f"{self.name}.{column}: expected {np.dtype(kind)}; found {arrays[column].dtype}")
             self._parts[column] = [arrays[column]]
 
     def rows(self, run: int, seed: int) -> pa.Table:
-        """The rows as they are written, with the run and its seed."""
+        """Return the rows as they are written, with the run and its seed."""
         import pyarrow as pa
 
         found = self.state()
@@ -59,10 +59,10 @@ class NodeTable:
 
 
 def columns_of(name: str) -> list[str]:
-    """The columns of a table as it is written."""
+    """Return the columns of a table as it is written."""
     return ["run", "seed", *COLUMNS[name]]
 
 
 def beside(log: Path, name: str) -> Path:
-    """Where the table lies that belongs to a log."""
+    """Return the path of the table that belongs to a log."""
     return log.with_name(FILES[name])

@@ -1,8 +1,8 @@
-"""Packets in circuits of relays, and what somebody who watches their timing learns (Cyphers 2017, section 5.1).
+"""Circuits of relays, and what an observer of their timing learns about senders (Cyphers 2017, section 5.1).
 
-The observer is the aggregator: it sees in which cycle each peer sends and in which cycle each packet arrives, knows
-how long packets take, and knows the partition that a packet is about. From that follows, for each packet that
-arrives, how probable each peer of the partition is as its sender.
+The observer is the aggregator. It sees in which cycle each peer sends and in which cycle each packet arrives. It knows
+the distribution of delays and the partition of each packet. This determines, for each packet that arrives, the
+probability of each peer of the partition to be its sender.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ Law = NDArray[np.float64]  # probabilities of cycles
 Cycles = NDArray[np.int32]
 
 SEALED_BOX = 48  # bytes that a layer of encryption adds: a public key and an authentication tag, as in NaCl
-ADDRESS = 6  # bytes of the next address that each layer holds: IPv4 and port
+ADDRESS = 6  # bytes of the next address in each layer: IPv4 and port
 
 
 def packet_bytes(bits: int, token: int, relays: int) -> int:
-    """The size of every packet on every hop: padded to the longest string, and to the outermost layer."""
+    """Return the size of a packet in bytes, the same on all hops: padded to the longest string and all layers."""
     question = 4
     return question + token + -(-bits // 8) + (relays + 1) * (SEALED_BOX + ADDRESS)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """All that decides when a packet arrives, but for chance; cycles count from the first of the send window."""
+    """The distribution of the arrival time of a packet; cycles count from the start of the send window."""
 
-    shortest: int  # delay of a message
-    lags: Law  # probability of that delay, one more, …
+    shortest: int  # the shortest delay of a message
+    lags: Law  # the probabilities of this delay, of one cycle more, …
     relays: int
-    stagger: int = 0  # cycles of the stagger window
-    second: int | None = None  # when that window begins; None: it begins anew when a packet reaches the last relay
-    every: int = 1  # cycles between two turns
+    stagger: int = 0  # the length of the stagger window in cycles
+    second: int | None = None  # when this window begins; None: for each packet when it reaches its last relay
+    every: int = 1  # the number of cycles between two turns
 
     @property
     def slowest_hop(self) -> int:
-        """The most cycles from one turn of a packet to the next."""
+        """The largest number of cycles of one hop, up to the next turn."""
         return -(-(self.shortest + self.lags.size - 1) // self.every) * self.every
 
     def last(self, window: int) -> int:
-        """The last cycle in which a packet may arrive."""
+        """Return the last cycle in which a packet may arrive."""
         before = self.next_turn(window - 1) + self.relays * self.slowest_hop
         if self.stagger:
             before = self.next_turn((before if self.second is None else self.second) + self.stagger - 1)
         return before + self.slowest_hop
 
     def next_turn(self, cycle: int) -> int:
-        """The first turn at or after a cycle."""
+        """Return the first turn in or after a cycle."""
         return -(-cycle // self.every) * self.every
 
     def unstaggered(self) -> Timing:
-        """The same without a stagger window."""
+        """Return the same timing without a stagger window."""
         return replace(self, stagger=0, second=None)
 
     def arrival(self, sent: int, horizon: int) -> Law:
-        """The probability of each cycle below the horizon to be that of arrival."""
+        """Return the probability of arrival in each cycle below the horizon."""
         law = np.zeros(horizon)
         law[sent] = 1.0
         for _ in range(self.relays):
@@ -81,7 +81,7 @@ class Timing:
         return self._in_turns(out)
 
     def _in_turns(self, law: Law) -> Law:
-        """What happens between turns happens in the next one."""
+        """Move the probability of cycles between two turns to the next turn."""
         if self.every == 1:
             return law
         turns = -(-np.arange(law.size) // self.every) * self.every
@@ -90,16 +90,18 @@ class Timing:
 
 @dataclass(frozen=True)
 class Seen:
-    """How well hidden each of some packets is: peers that may have sent it, and the entropy over them in bits."""
+    """The anonymity of packets: the number of peers that may have sent each, and the entropy over them in bits."""
 
     peers: NDArray[np.int64]
     entropy: NDArray[np.float64]
 
 
 def hidden_among(timing: Timing, peer: NDArray[np.int32], sent: Cycles, arrived: Cycles) -> Seen:
-    """For packets of one partition: `peer` and `sent` of all that were sent, and the cycles in which some arrived.
+    """Return the anonymity of packets of one partition.
 
-    A peer's packets look alike from outside, so each of those it sent is as likely the one about a given subset.
+    `peer` and `sent` are the sender and the cycle of all packets that were sent, `arrived` the cycles in which packets
+    arrived. The packets of a peer cannot be distinguished, so each of them is equally likely to be about a given
+    subset.
     """
     cycles, which = np.unique(arrived, return_inverse=True)
     horizon = int(max(sent.max(initial=0), arrived.max(initial=0))) + 1
@@ -112,7 +114,10 @@ def hidden_among(timing: Timing, peer: NDArray[np.int32], sent: Cycles, arrived:
 
 
 def later(law: Law, lags: Law) -> Law:
-    """Return the law of a cycle plus an independent lag, below the same horizon (np.convolve sums by BLAS)."""
+    """Return the distribution of a cycle plus an independent lag, below the same horizon.
+
+    This does not use np.convolve, which sums by BLAS.
+    """
     found = np.zeros_like(law)
     for lag in range(min(lags.size, law.size)):
         found[lag:] += lags[lag] * law[: law.size - lag]
@@ -120,36 +125,36 @@ def later(law: Law, lags: Law) -> Law:
 
 
 def posterior(weight: Law, who: NDArray[np.int64], before: NDArray[np.bool_]) -> Law:
-    """Weights of packets as probabilities of peers; where the observer's model excludes all, everyone who had sent."""
+    """Return the probability of each peer from weights of packets; if all weights are 0, of all peers that had sent."""
     of_peer = np.asarray(np.bincount(who, weight if weight.any() else before), np.float64)
     return np.asarray(of_peer / of_peer.sum(), np.float64)
 
 
 def entropy(probability: Law) -> float:
-    """In bits."""
+    """Return the entropy in bits."""
     some = probability[probability > 0]
     return float(-(some * log_of(some)).sum() / math.log(2)) + 0.0
 
 
 @dataclass(frozen=True)
 class Circuits:
-    """Members' packets: partition, sender, cycles (from the opening of the send window), relays [packets, h]."""
+    """The packets of members: partition, sender, cycles (from the start of the send window), relays [packets, h]."""
 
     part: NDArray[np.int32]
     peer: NDArray[np.int32]
     sent: Cycles  # below 0: not sent
     arrived: Cycles
-    held: Cycles  # by the last relay
-    there: NDArray[np.bool_]  # which have arrived
+    held: Cycles  # the number of cycles that the last relay has held the packet
+    there: NDArray[np.bool_]  # which packets have arrived
     relay: NDArray[np.int32]
 
 
 def anonymity(packets: Circuits, timing: Timing, colludes: NDArray[np.bool_]) -> dict[str, float]:
-    """What the aggregator learns of who sent what, as means over the packets that have arrived.
+    """Return what the aggregator learns about senders, as means over the packets that have arrived.
 
-    As it is; as if nobody staggered; and with colluding relays. When the first and the last relay of a circuit
-    collude, they recognise the packet, and its sender is known. When the last one does, staggering does not help.
-    What colluders learn of other packets by leaving out those they know is neglected.
+    There are three cases: as simulated, without staggering, and with colluding relays. If the first and the last relay
+    of a circuit collude, they recognise the packet, and its sender is known. If only the last relay colludes,
+    staggering has no effect. What colluding relays learn about other packets by exclusion is neglected.
     """
     plain, staggered = timing.unstaggered(), _entropies(packets, timing, packets.arrived)
     unstaggered = _entropies(packets, plain, packets.arrived - packets.held) if timing.stagger else staggered
@@ -167,14 +172,14 @@ def anonymity(packets: Circuits, timing: Timing, colludes: NDArray[np.bool_]) ->
 
 
 def _tells(packets: Circuits, place: int, colludes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether the first (0) or last (−1) stop of each circuit tells the aggregator; without relays it sees all."""
+    """Return whether the first (0) or last (−1) relay of each circuit colludes; without relays the sender is known."""
     if packets.relay.shape[1] == 0:
         return np.ones(packets.peer.size, np.bool_)
     return colludes[packets.relay[:, place]]
 
 
 def _entropies(packets: Circuits, timing: Timing, arrived: Cycles) -> Seen:
-    """Of each packet that has arrived, in their order; without relays the sender is seen."""
+    """Return the anonymity of each packet that has arrived, in their order; without relays the sender is known."""
     number = int(packets.there.sum())
     out = Seen(np.ones(number, np.int64), np.zeros(number))
     if timing.relays == 0:

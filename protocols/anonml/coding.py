@@ -1,8 +1,8 @@
-"""Records as a few small integers: which features make a column, and what a column's values become.
+"""Encode records as small integers, one per column.
 
-AnonML asks for combinations of few values (Cyphers 2017, sections 7.1 and 7.2). Here they are computed from the
-features that learners see, so that every data set works alike: features named ``column=value`` are one category,
-all others are numbers, which are cut.
+AnonML asks for combinations of few values (Cyphers 2017, sections 7.1 and 7.2). They are computed from the features
+that learners see, in the same way for every data set: a feature named ``column=value`` is one category of a column, and
+every other feature is a number, which is cut into bins.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ NUMBER = -1  # in place of a code: the column is a number
 
 
 class Columns(NamedTuple):
-    """Column c is made of the features feature[start[c]] … feature[start[c+1]−1]."""
+    """The columns; column c consists of the features feature[start[c]] … feature[start[c+1]−1]."""
 
     start: NDArray[np.int64]
     feature: NDArray[np.int64]
-    code: NDArray[np.int32]  # of each of these features, where it is not 0; NUMBER for a number
-    other: NDArray[np.int32]  # of each column, where none of its features is there
-    cut: NDArray[np.int64]  # which row of the cuts belongs to each column; −1 for categories
+    code: NDArray[np.int32]  # the code of each of these features if it is not 0; NUMBER for a number
+    other: NDArray[np.int32]  # the code of each column if all its features are 0
+    cut: NDArray[np.int64]  # the row of the cuts that belongs to each column; −1 for categories
 
 
 @kernel
 def write_codes(x, records, columns, cuts, codes):
-    """The codes of each column of these rows of x; a bin starts at its cut."""
+    """Write the codes of all columns for some rows of x; a bin starts at its cut."""
     for r in range(records.size):
         for c in range(columns.other.size):
             code = columns.other[c]
@@ -48,17 +48,17 @@ def write_codes(x, records, columns, cuts, codes):
 
 @dataclass(frozen=True)
 class Coder:
-    """What the columns are called, and how features become their codes."""
+    """The names of the columns, and the rule that computes their codes from features."""
 
     names: tuple[str, ...]
-    alphabets: NDArray[np.int64]  # how many values each column has
+    alphabets: NDArray[np.int64]  # the number of values of each column
     numbers: NDArray[np.int64]  # the features that are numbers, in the order of the rows of cuts
     columns: Columns
 
     def codes(
         self, x: NDArray[np.float32], cuts: NDArray[np.float64], records: NDArray[np.int64] | None = None
     ) -> NDArray[np.int32]:
-        """Codes [records, columns] of some rows of x, or of all."""
+        """Return the codes [records, columns] of some rows of x, or of all."""
         records = np.arange(len(x)) if records is None else records
         out = np.empty((records.size, len(self.names)), np.int32)
         write_codes(x, records, self.columns, cuts, out)
@@ -66,7 +66,7 @@ class Coder:
 
     @property
     def numeric(self) -> NDArray[np.int64]:
-        """The columns that are numbers, in the same order."""
+        """The columns that are numbers, in the order of `numbers`."""
         return np.flatnonzero(self.columns.cut >= 0)
 
 
@@ -74,7 +74,7 @@ Blocks = dict[str, list[tuple[int, str]]]
 
 
 def blocks_of(features: Sequence[str]) -> Blocks:
-    """The features of each column, with the category that each stands for (none for a number)."""
+    """Return the features of each column, each with its category (empty for a number)."""
     found: Blocks = {}
     for place, name in enumerate(features):
         column, _, value = name.partition("=")
@@ -88,7 +88,10 @@ def coder_of(
     grouping: Grouping | None = None,
     categories: Mapping[str, tuple[tuple[str, ...], ...]] | None = None,
 ) -> Coder:
-    """The columns of these features: those that a grouping names, or all; `categories` are groups that go before it."""
+    """Return the coder of the columns that a grouping names, or of all columns.
+
+    Groups of categories in `categories` replace those of the grouping.
+    """
     blocks, groups = blocks_of(features), (dict(grouping.categories) if grouping else {}) | dict(categories or {})
     names = grouping.features if grouping else tuple(blocks)
     _refuse_unknown([*names, *groups], blocks)
@@ -112,7 +115,10 @@ class _Part(NamedTuple):
 
 
 def _column(block: list[tuple[int, str]], groups: tuple[tuple[str, ...], ...] | None, bins: int) -> _Part:
-    """One column: a number of so many bins; or its groups (each category one, where none are given) and the rest."""
+    """Return one column: a number with `bins` values, or a category with one value per group and one for the rest.
+
+    Without groups every category is a group.
+    """
     feature = np.array([place for place, _ in block], np.int64)
     if block[0][1] == "":
         return _Part(feature[:1], np.array([NUMBER], np.int32), bins)
@@ -125,4 +131,4 @@ def _refuse_unknown(names: Sequence[str], blocks: Blocks) -> None:
     missing = [name for name in names if name not in blocks]
     if missing:
         hint = nearest(missing[0], blocks)
-        raise UserError(f"there is no column “{missing[0]}” to make a feature of", key="categories", hint=hint)
+        raise UserError(f"the data have no column “{missing[0]}”", key="categories", hint=hint)

@@ -1,4 +1,4 @@
-"""The search for the cuts of all numeric features at once, a group of peers a step (Cyphers 2017, section 7.2)."""
+"""Search the cuts of all numeric features together, with one group of peers per step (Cyphers 2017, section 7.2)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,29 @@ from protocols.anonml.quantiles import QuantileSearch, count_greater, exact_cuts
 
 
 class CutSearch(Stateful):
-    """Where each numeric feature is cut so far, and what the present groups of peers have answered.
+    """The current cuts of each numeric feature, and the answers of the current groups of peers.
 
-    Each peer is in one group and is asked once, about one cut of every feature; with more than two bins the peers are
-    shared out to the cuts, whose groups are asked side by side. The answers equal those of `binning.private_cuts`.
+    Each peer is in one group and is asked once, about one cut of every feature. With more than two bins the peers are
+    divided among the cuts, whose groups are asked in parallel. The answers equal those of `quantiles.private_cuts`.
+
+    Parameters
+    ----------
+    peers : int
+        The number of peers.
+    features : array of int64
+        The numeric features.
+    bins : int
+        The number of bins per feature.
+    groups : int
+        The number of groups per cut, one per step of the search.
+    span : tuple of float
+        The range of the features.
+    response : Perturbation
+        The random response of the answers.
+    as_published : bool
+        Whether the search is that of the source.
+    keys : tuple of uint64
+        The keys of the order of peers and of the answers.
     """
 
     def __init__(
@@ -47,11 +66,11 @@ class CutSearch(Stateful):
         return QuantileSearch(*self._span, self._response, 1 - (number + 1) / self._bins, self._as_published)
 
     def group(self, number: int) -> NDArray[np.int32]:
-        """The peers of a group, for all cuts."""
+        """Return the peers of a group, for all cuts."""
         return np.flatnonzero(self._group_of == number).astype(np.int32)
 
     def count(self, peers: NDArray[np.int32], x: NDArray[np.float32], record: NDArray[np.int32]) -> None:
-        """Add the perturbed answers of these peers, who answer with the given records (by peer)."""
+        """Add the perturbed answers of these peers; `record` has the record of each peer."""
         values = np.zeros(record.size)
         for number in range(self._bins - 1):
             asked = peers[self._cut_of[peers] == number]
@@ -62,7 +81,7 @@ class CutSearch(Stateful):
                 self.greater[place, number] += count_greater(self._key, 0, asked, place, values, threshold, p)
 
     def move(self) -> None:
-        """Move all cuts by what the present groups answered, and forget it."""
+        """Move all cuts according to the answers of the current groups, and delete these answers."""
         for number, answers in enumerate(self.answers):
             for place, greater in enumerate(self.greater[:, number]):
                 search = self._search(number)
@@ -73,11 +92,11 @@ class CutSearch(Stateful):
         self.answers[:] = 0
 
     def exact(self, x: NDArray[np.float32]) -> None:
-        """Take the quantiles of the records themselves: not private."""
+        """Use the exact quantiles of the records, which is not private."""
         for place, feature in enumerate(self._features):
             self.value[place] = exact_cuts(x[:, feature], self._bins)
 
     @property
     def cuts(self) -> NDArray[np.float64]:
-        """The cuts of each feature in rising order: noise may have crossed them."""
+        """The cuts of each feature in ascending order, which noise may have changed."""
         return np.sort(self.value, axis=1)

@@ -1,7 +1,7 @@
 """Histograms from perturbed one-hot strings: how AnonML collects data (Cyphers 2017, sections 6.1, 7.3 and 7.4).
 
-Each peer of a partition is asked for some subsets of its features. Its values and its label are one cell of a
-histogram of m cells; it sends a string of m bits, perturbed so that no string tells much about the cell. The sums of
+Each peer of a partition answers for some subsets of its features. Its values and its label select one cell of a
+histogram of m cells. It sends a string of m bits, perturbed so that a string reveals little about the cell. The sums of
 the strings, corrected for the perturbation, estimate the histogram.
 """
 
@@ -21,23 +21,24 @@ from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel, leaf
 from golfsim.core.rng import draw, unit
 from golfsim.core.threads import SMALLEST_SHARE, in_threads
+from golfsim.core.words import counted
 from golfsim.privacy.mechanisms import PQ, RandomResponse
 from golfsim.privacy.noise import respond
 
-LANES = 64  # bits of a word; also the draws that a word may take
+LANES = 64  # the bits of a word, and the largest number of draws per word
 
 
 class Plan(NamedTuple):
-    """How the reports for each histogram are perturbed; histogram h has the cells first[h] … first[h+1]−1."""
+    """The perturbation of each histogram; histogram h has the cells first[h] … first[h+1]−1."""
 
     first: NDArray[np.int64]
-    single: NDArray[np.bool_]  # random response: exactly one bit of a string is set
+    single: NDArray[np.bool_]  # whether exactly one bit of a string is set (random response)
     p: NDArray[np.float64]
     q: NDArray[np.float64]
 
 
 class Reports(NamedTuple):
-    """What peers are asked for: report e is number[e] of peer[e] and belongs into cell value[e] of its histogram."""
+    """The reports of peers: report e is number[e] of peer[e], and its true cell is value[e] of its histogram."""
 
     peer: NDArray[np.int32]
     number: NDArray[np.int32]
@@ -47,7 +48,7 @@ class Reports(NamedTuple):
 
 @leaf
 def lanes_of(values, word):
-    """The lanes of a word that belong to a string of so many bits, as ones."""
+    """Return a word with ones in the lanes that belong to a string of `values` bits."""
     left = values - LANES * word
     full = ~np.uint64(0)
     return full if left >= LANES else full >> np.uint64(LANES - left)
@@ -55,10 +56,21 @@ def lanes_of(values, word):
 
 @leaf
 def rare_ones(key, cycle, peer, k, q, lanes):
-    """A word whose lanes are one with probability q each; it takes draws k … k+63 at most.
+    """Return a word whose lanes are one with probability q each; it uses at most the draws k … k+63.
 
-    Each lane draws a binary fraction and is one where that is below q. All lanes draw their next digit at once, until
-    the digits have decided every lane: about log₂(lanes) + 1 draws, and exact to 64 digits.
+    Each lane draws a binary fraction and is one if the fraction is below q. All lanes draw their next digit at once,
+    until the digits have decided every lane. This takes about log₂(lanes) + 1 draws and is exact to 64 digits.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle, peer, k : int
+        The cycle, the peer and the number of the first draw.
+    q : float
+        The probability of a one.
+    lanes : uint64
+        The lanes to draw, as ones.
     """
     digits = np.uint64(q * 2.0**64)
     ones, undecided = np.uint64(0), lanes
@@ -76,20 +88,53 @@ def rare_ones(key, cycle, peer, k, q, lanes):
 
 @leaf
 def first_draw(number):
-    """Of a peer's report: they are 2³² apart, whatever the lengths of strings; 64 for the value, 64 for each word."""
+    """Return the number of the first draw of a report.
+
+    Reports are 2³² draws apart, for strings of any length: 64 draws for the value, and 64 for each word.
+    """
     return np.int64(number) << np.int64(32)
 
 
 @leaf
 def answer(key, cycle, peer, number, value, values, p):
-    """The one value that random response sends."""
+    """Return the value that random response sends.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle, peer, number : int
+        The cycle, the peer and the number of its report.
+    value : int
+        The true value.
+    values : int
+        The number of values.
+    p : float
+        The probability of the true value.
+    """
     k = first_draw(number)
     return respond(draw(key, cycle, peer, k), draw(key, cycle, peer, k + 1), value, values, p)
 
 
 @leaf
 def perturbed_word(key, cycle, peer, number, value, values, p, q, word):
-    """Bits 64·word … 64·word + 63 of a string whose bits are perturbed one by one (Cyphers 2017, section 7.3.3)."""
+    """Return bits 64·word … 64·word + 63 of a string whose bits are perturbed one by one (Cyphers 2017, section 7.3.3).
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle, peer, number : int
+        The cycle, the peer and the number of its report.
+    value : int
+        The true value: the bit that is set.
+    values : int
+        The length of the string.
+    p, q : float
+        The probabilities that a set bit and an unset bit are sent as set.
+    word : int
+        The number of the word.
+    """
     k = first_draw(number)
     bits = rare_ones(key, cycle, peer, k + LANES * (word + 1), q, lanes_of(values, word))
     if value // LANES == word:
@@ -101,14 +146,34 @@ def perturbed_word(key, cycle, peer, number, value, values, p, q, word):
 
 @leaf
 def add_word(bits, first, stop, counts):
-    """Add the bits of a word to the counts of the cells first, first+1, …, at most up to `stop`."""
+    """Add the bits of a word to the counts of the cells first, first+1, …, up to stop−1."""
     for lane in range(min(LANES, stop - first)):
         counts[first + lane] += np.int64((bits >> np.uint64(lane)) & np.uint64(1))
 
 
 @kernel
 def perturb_counts(key, cycle, reports, accepted, lo, hi, plan, counts, arrived):
-    """Draw the strings of the accepted ones of reports lo … hi−1, add them up, and count them."""
+    """Draw the strings of the accepted reports among lo … hi−1, add them up, and count them.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle : int
+        The cycle, which selects the draws.
+    reports : Reports
+        The reports.
+    accepted : array of bool, shape (reports,)
+        Which reports are accepted.
+    lo, hi : int
+        The range of reports.
+    plan : Plan
+        The perturbation of each histogram.
+    counts : array of int64, shape (cells,)
+        The sums of the strings of all histograms; changed in place.
+    arrived : array of int64, shape (histograms,)
+        The number of strings per histogram; changed in place.
+    """
     for e in range(lo, hi):
         if not accepted[e]:
             continue
@@ -126,7 +191,23 @@ def perturb_counts(key, cycle, reports, accepted, lo, hi, plan, counts, arrived)
 
 @kernel
 def write_strings(key, cycle, reports, lo, hi, plan, out):
-    """The strings of reports lo … hi−1 themselves, as packets carry them: row e of `out`, 64 bits a word."""
+    """Write the strings of reports lo … hi−1, as packets carry them: row e of `out`, 64 bits per word.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle : int
+        The cycle, which selects the draws.
+    reports : Reports
+        The reports.
+    lo, hi : int
+        The range of reports.
+    plan : Plan
+        The perturbation of each histogram.
+    out : array of uint64, shape (reports, words)
+        The strings; filled here.
+    """
     for e in range(lo, hi):
         h, peer, number, value = reports.histogram[e], reports.peer[e], reports.number[e], reports.value[e]
         values, p, q = plan.first[h + 1] - plan.first[h], plan.p[h], plan.q[h]
@@ -141,7 +222,23 @@ def write_strings(key, cycle, reports, lo, hi, plan, out):
 
 @kernel
 def add_strings(strings, histogram, accepted, plan, counts, arrived):
-    """Add up strings that packets carried; what comes out equals `perturb_counts` for honest peers."""
+    """Add up the strings of packets; for honest peers the result equals that of `perturb_counts`.
+
+    Parameters
+    ----------
+    strings : array of uint64, shape (packets, words)
+        The strings.
+    histogram : array of int32, shape (packets,)
+        The histogram of each string.
+    accepted : array of bool, shape (packets,)
+        Which packets are accepted.
+    plan : Plan
+        The perturbation of each histogram.
+    counts : array of int64, shape (cells,)
+        The sums of the strings of all histograms; changed in place.
+    arrived : array of int64, shape (histograms,)
+        The number of strings per histogram; changed in place.
+    """
     for e in range(histogram.size):
         h = histogram[e]
         if accepted[e]:
@@ -158,9 +255,10 @@ KINDS: tuple[Kind, ...] = ("random-response", "pq", "rappor")
 
 @dataclass(frozen=True)
 class Perturbation:
-    """How a one-hot string of `values` bits is perturbed: its one stays with probability p, a zero becomes one with q.
+    """The perturbation of a one-hot string: its one stays with probability p, a zero becomes one with probability q.
 
-    Random response sends one value, so its bits are not independent; the probability of each bit alone is p or q too.
+    Random response sends one value, so its bits are not independent; but the probability of each single bit is also p
+    or q.
     """
 
     kind: Kind
@@ -170,32 +268,33 @@ class Perturbation:
 
     @property
     def single(self) -> bool:
-        """Is exactly one bit of each string set?"""
+        """Whether exactly one bit of each string is set."""
         return self.kind == "random-response"
 
     @property
     def epsilon(self) -> float:
-        """The ε that p and q provably give."""
+        """The proven ε of p and q."""
         return RandomResponse.epsilon_of(self.p, self.values) if self.single else PQ.epsilon_of(self.p, self.q)
 
     def rms_error(self, records: int) -> float:
-        """The root mean square L2 error of the estimated shares of all values (Cyphers 2017, equation 7.2).
+        """Return the root mean square L2 error of the estimated shares of all values (Cyphers 2017, equation 7.2).
 
-        It adds up the variances of the single cells, n_i p(1−p) + (n−n_i) q(1−q), and covariances have no part in
-        that: so it holds for random response too, with q = (1−p)/(m−1).
+        It is a sum over the variances of the single cells, n_i p(1−p) + (n−n_i) q(1−q), without covariances. So it
+        also holds for random response, with q = (1−p)/(m−1).
         """
         return PQ(p=self.p, q=self.q).rms_error(self.values, records)
 
 
 def perturbation(name: str, *, epsilon: float, values: int, as_published: bool = False) -> Perturbation:
-    """The perturbation of that name for ε and strings of so many bits; `best` is the one of least expected error.
+    """Return the perturbation with this name for ε and strings of `values` bits.
 
-    `as_published` takes the source's p of random response, from ε = ln(m p/(1−p)), which gives a little less ε.
+    `best` is the one with the smallest expected error. `as_published` uses the source's p of random response, from
+    ε = ln(m p/(1−p)), which has a slightly smaller true ε.
     """
     if not epsilon > 0:
-        raise UserError(f"ε is {epsilon:g}", key="epsilon", hint="it has to be above 0; inf stands for no noise")
+        raise UserError(f"ε is {epsilon:g}", key="epsilon", hint="it must be above 0; inf means no noise")
     if values < 2:
-        raise UserError(f"a histogram of {values} cell", hint="two cells are the least that a report can tell apart")
+        raise UserError(f"a histogram has {counted(values, 'cell')}", hint="expected at least 2 cells")
     if name == "best":
         known = [p for p in (_of_kind(kind, epsilon, values, as_published) for kind in KINDS) if p.p > p.q]
         return min(known, key=lambda p: p.rms_error(1))
@@ -204,10 +303,10 @@ def perturbation(name: str, *, epsilon: float, values: int, as_published: bool =
     found = _of_kind(next(kind for kind in KINDS if kind == name), epsilon, values, as_published)
     if found.p <= found.q:
         raise UserError(
-            f"with the published p, random response of {values} values at ε = {epsilon:g} says less than nothing",
+            f"with the published p, random response of {values} values at ε = {epsilon:g} carries no information",
             key="epsilon",
-            hint=f"ε has to be above ln({values}/{values - 1}) = {math.log(values / (values - 1)):.3g}, "
-            "or leave as-published out",
+            hint=f"ε must be above ln({values}/{values - 1}) = {math.log(values / (values - 1)):.3g}, "
+            'or use rule = "corrected"',
         )
     return found
 
@@ -222,7 +321,7 @@ def _of_kind(kind: Kind, epsilon: float, values: int, as_published: bool) -> Per
 
 
 def plan_of(perturbations: Sequence[Perturbation]) -> Plan:
-    """The plan for histograms that are perturbed so."""
+    """Return the plan of histograms with these perturbations."""
     sizes = [p.values for p in perturbations]
     return Plan(
         np.cumsum([0, *sizes], dtype=np.int64),
@@ -236,20 +335,32 @@ def plan_of(perturbations: Sequence[Perturbation]) -> Plan:
 
 
 def report(key: np.uint64, cycle: int, peer: int, number: int, value: int, how: Perturbation) -> NDArray[np.uint64]:
-    """One peer's perturbed string, as words of 64 bits: a function of key, cycle, peer and number alone."""
+    """Return the perturbed string of one peer, as words of 64 bits.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle, peer, number : int
+        The cycle, the peer and the number of its report, which select the draws.
+    value : int
+        The true value.
+    how : Perturbation
+        The perturbation.
+    """
     one = Reports(*(np.array([x], np.int32) for x in (peer, number, 0, value)))
     return words_of(key, cycle, one, plan_of([how])).ravel()
 
 
 def words_of(key: np.uint64, cycle: int, reports: Reports, plan: Plan) -> NDArray[np.uint64]:
-    """The perturbed strings of reports, as words of 64 bits: a row each."""
+    """Return the perturbed strings of reports, as words of 64 bits, one row per report."""
     out = np.zeros((reports.peer.size, -(-int(np.diff(plan.first).max()) // LANES)), np.uint64)
     write_strings(key, cycle, reports, 0, reports.peer.size, plan, out)
     return out
 
 
 def bits_of(strings: NDArray[np.uint64], values: int) -> NDArray[np.bool_]:
-    """Words of strings [… , words] as single bits [… , values]."""
+    """Convert words of strings [… , words] to single bits [… , values]."""
     lanes = strings[..., None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)
     return lanes.reshape(*strings.shape[:-1], strings.shape[-1] * LANES)[..., :values].astype(np.bool_)
 
@@ -257,7 +368,23 @@ def bits_of(strings: NDArray[np.uint64], values: int) -> NDArray[np.bool_]:
 def collect(
     key: np.uint64, cycle: int, reports: Reports, accepted: NDArray[np.bool_], plan: Plan, threads: int = 1
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The sums of all accepted strings, a number a cell, and the number of strings of each histogram."""
+    """Return the sum of all accepted strings, one number per cell, and the number of strings of each histogram.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle : int
+        The cycle, which selects the draws.
+    reports : Reports
+        The reports.
+    accepted : array of bool, shape (reports,)
+        Which reports are accepted.
+    plan : Plan
+        The perturbation of each histogram.
+    threads : int
+        The number of threads.
+    """
     shares = min(threads, max(1, reports.peer.size // SMALLEST_SHARE))
     edges = [reports.peer.size * share // shares for share in range(shares + 1)]
 
@@ -274,14 +401,14 @@ def collect(
 
 
 def estimate(counts: NDArray[np.int64], arrived: NDArray[np.int64], plan: Plan) -> list[NDArray[np.float64]]:
-    """The unbiased estimate (ñ − qn)/(p − q) of each histogram (Cyphers 2017, section 7.3.4)."""
+    """Return the unbiased estimate (ñ − qn)/(p − q) of each histogram (Cyphers 2017, section 7.3.4)."""
     sizes = np.diff(plan.first)
     p, q, n = (np.repeat(x, sizes) for x in (plan.p, plan.q, arrived))
     return np.split((counts - q * n) / (p - q), plan.first[1:-1])
 
 
 def project(histogram: NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    """The nearest histogram without negative cells that sums to `total` (Duchi et al. 2008, figure 1)."""
+    """Return the nearest histogram without negative cells that sums to `total` (Duchi et al. 2008, figure 1)."""
     if total <= 0:
         return np.zeros_like(histogram)
     falling = np.sort(histogram)[::-1]
@@ -291,10 +418,10 @@ def project(histogram: NDArray[np.float64], total: float) -> NDArray[np.float64]
 
 
 def clip(histogram: NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    """Negative cells as 0, the others scaled to sum to `total`.
+    """Set negative cells to 0, and scale the others to sum to `total`.
 
-    Cyphers (2017) divides an estimate by its sum and does not say what becomes of negative cells; to sample from it
-    they have to be 0.
+    Cyphers (2017) divides an estimate by its sum and does not state how negative cells are treated; to sample from the
+    estimate they must be 0.
     """
     positive = np.maximum(histogram, 0)
     whole = positive.sum()
@@ -305,7 +432,7 @@ def clip(histogram: NDArray[np.float64], total: float) -> NDArray[np.float64]:
 
 
 def partition(key: np.uint64, cycle: int, peers: int, parts: int) -> NDArray[np.int32]:
-    """The partition of each peer: at random, all of the same size but for one."""
+    """Draw the partition of each peer; the sizes of partitions differ by at most one."""
     out = np.empty(peers, np.int32)
     out[rng.permutation(key, cycle, peers)] = np.arange(peers) % parts
     return out
@@ -314,45 +441,62 @@ def partition(key: np.uint64, cycle: int, peers: int, parts: int) -> NDArray[np.
 def draw_subsets(
     key: np.uint64, cycle: int, parts: int, features: int, size: int, number: int | None = None
 ) -> list[list[NDArray[np.int32]]]:
-    """For each partition, subsets of so many features that do not overlap; as many as fit where no number is given."""
+    """Draw, for each partition, subsets of features that do not overlap.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle : int
+        The cycle, which selects the draws.
+    parts : int
+        The number of partitions.
+    features : int
+        The number of features.
+    size : int
+        The number of features per subset.
+    number : int or None
+        The number of subsets per partition; None: as many as fit.
+    """
     fit = features // size
     number = fit if number is None else number
     if not 0 < number <= fit:
         raise UserError(
-            f"{number} subsets of {size} features each do not fit into {features} features",
+            f"{counted(number, 'subset')} of {counted(size, 'feature')} each cannot be drawn without overlap from "
+            f"{counted(features, 'feature')}",
             key="subsets",
-            hint=f"at most {fit} subsets of {size} do not overlap" if fit else f"take at most {features} a subset",
+            hint=f"use at most {counted(fit, 'subset')} of {size}" if fit else f"use at most {features} per subset",
         )
     orders = [rng.permutation(draw_key(key, part), cycle, features) for part in range(parts)]
     return [[np.sort(order[size * j : size * (j + 1)]) for j in range(number)] for order in orders]
 
 
 def draw_key(key: np.uint64, number: int) -> np.uint64:
-    """One of many keys made from one."""
+    """Return a key derived from another key and a number."""
     return rng.key(int(key), "derived", str(number))
 
 
 def cells(alphabets: NDArray[Any], classes: int) -> int:
-    """The length m of a string: how many combinations of values and a label there are."""
+    """Return the length m of a string: the number of combinations of values and a label."""
     return int(np.prod(alphabets, dtype=np.int64)) * classes
 
 
 def strides(alphabets: NDArray[Any]) -> NDArray[np.int64]:
-    """How far apart, in combinations of values, the values of each feature are; the last feature's are neighbours."""
+    """Return the distance between consecutive values of each feature, in combinations; it is 1 for the last feature."""
     return np.cumprod([1, *alphabets[:0:-1]], dtype=np.int64)[::-1]
 
 
 def encode(
     codes: NDArray[np.int32], labels: NDArray[np.int32], alphabets: NDArray[Any], classes: int
 ) -> NDArray[np.int32]:
-    """The cell of each record's values [n, features] and label; cells that differ in the label alone are neighbours."""
+    """Return the cell of the values [n, features] and label of each record; the label varies fastest."""
     return np.asarray((codes * strides(alphabets)).sum(axis=1) * classes + labels, np.int32)
 
 
 def decode(
     cell: NDArray[np.int32], alphabets: NDArray[Any], classes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The values [n, features] and the label of each cell."""
+    """Return the values [n, features] and the label of each cell."""
     values = cell[:, None] // classes // strides(alphabets) % alphabets
     return np.asarray(values, np.int32), np.asarray(cell % classes, np.int32)
 
@@ -365,7 +509,23 @@ def reports_of(
     alphabets: NDArray[Any],
     classes: int,
 ) -> Reports:
-    """What every peer is asked for; peer i has record i, and is of partition part[i]."""
+    """Return the reports of all peers; peer i has record i.
+
+    Parameters
+    ----------
+    part : array of int32, shape (peers,)
+        The partition of each peer.
+    subsets : list of lists of arrays of int32
+        The subsets of features of each partition.
+    codes : array of int32, shape (records, columns)
+        The codes of the records.
+    labels : array of int32, shape (records,)
+        The labels of the records.
+    alphabets : array of int64, shape (columns,)
+        The number of values of each column.
+    classes : int
+        The number of classes.
+    """
     columns: list[list[NDArray[np.int32]]] = []
     for g, own in enumerate(subsets):
         peers = np.flatnonzero(part == g).astype(np.int32)
@@ -380,16 +540,16 @@ def reports_of(
 
 
 def record_epsilon(histograms: Sequence[float], cuts: Mapping[int, float]) -> float:
-    """What a record's answers cost together: the sum over its strings and over the cuts it was asked about."""
+    """Return the ε of all answers of a record: the sum over its strings and over its answers about cuts."""
     return math.fsum([*histograms, *cuts.values()])
 
 
 def attribute_epsilon(
     histograms: Sequence[float], subsets: Sequence[Sequence[int]], cuts: Mapping[int, float]
 ) -> float:
-    """The published budget (Cyphers 2017, equation 7.4): the largest cost of any one attribute or of the label.
+    """Return the published budget (Cyphers 2017, equation 7.4): the largest cost of a single attribute or of the label.
 
-    It is the ε of a single attribute, if all others are independent of it; a record's is `record_epsilon`.
+    It is the ε of a single attribute if all others are independent of it. The ε of a record is `record_epsilon`.
     """
     by_feature = dict(cuts)
     for epsilon, subset in zip(histograms, subsets, strict=True):

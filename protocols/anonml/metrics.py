@@ -1,4 +1,4 @@
-"""The metrics of AnonML: perturbation and its error, budget, packets, and how anonymous their senders are."""
+"""The metrics of AnonML: perturbation and its error, budget, packets, and the anonymity of their senders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets under way through circuits of relays: each hop is a message, and may be lost, late, or find nobody."""
+"""Packets in transit through circuits of relays. Each hop is a message, with loss, delay and churn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WAITING, UNDER_WAY, HELD, ARRIVED, LOST = range(5)
 
-TRIES = 16  # times that a sender asks the overlay for a relay it has not got yet
+TRIES = 16  # how often a sender asks the overlay for a relay that differs from its other relays
 QUANTILES = (0.05, 0.5, 0.95)
 
 Numbers = NDArray[np.int64]  # of packets
@@ -26,41 +26,41 @@ Numbers = NDArray[np.int64]  # of packets
 
 @dataclass(frozen=True)
 class Rules:
-    """How packets travel; `stagger` and `second` are those of `circuits.Timing`."""
+    """The rules of transport; `stagger` and `second` are those of `circuits.Timing`."""
 
     relays: int
     size: int  # bytes, the same for all packets on all hops
     stagger: int
-    absolute: bool  # the stagger window is the same for all packets, and does not begin when each comes
+    absolute: bool  # whether all packets have the same stagger window; otherwise it begins when a packet arrives
     second: int
 
 
 class Packets(Stateful):
     """The packets of a layer, each with its circuit; packet e is sent by node e mod nodes.
 
-    A relay sends a packet on in the turn in which it comes; the last one holds it back for the stagger window. A
-    relay that is offline when a packet comes, or when it should send on what it holds, has lost it.
+    A relay forwards a packet in the turn in which it arrives; the last relay holds it for a time in the stagger window.
+    The packet is lost if a relay is offline when the packet arrives or when it should be forwarded.
     """
 
     def __init__(self, layer: Protocol[Any], world: World, number: int, rules: Rules) -> None:
         self._layer, self._rules, self._nodes = layer, rules, world.nodes
         self._stagger_key = layer.key("stagger")
         self.status = np.zeros(number, np.int8)
-        self.hop = np.zeros(number, np.int16)  # which of its relays a packet goes to next; after the last: the end
+        self.hop = np.zeros(number, np.int16)  # the next relay of a packet; after the last relay: the aggregator
         self.relay = np.full((number, rules.relays), -1, np.int32)
         self.due = np.zeros(number, np.int32)
-        self.sent = np.zeros(number, np.int32)  # the cycle
-        self.held = np.zeros(number, np.int32)  # for how many cycles, by the last relay
-        self.arrived = np.zeros(number, np.int32)  # the cycle
+        self.sent = np.zeros(number, np.int32)  # the cycle of sending
+        self.held = np.zeros(number, np.int32)  # the number of cycles at the last relay
+        self.arrived = np.zeros(number, np.int32)  # the cycle of arrival
 
     def depart(self, world: World, packets: Numbers, relay: NDArray[np.int32], end: int, opened: int) -> None:
-        """Send packets out, each through its relays [packets, relays], to the node at the end."""
+        """Send packets, each through its relays [packets, relays], to the node `end`."""
         self.relay[packets] = relay
         self.sent[packets] = world.cycle
         self._send(world, packets, end, opened)
 
     def move(self, world: World, end: int, opened: int) -> None:
-        """Deliver what is due, and let last relays send on what they have held long enough."""
+        """Deliver the packets that are due, and let last relays forward the packets whose time has come."""
         due = self.due <= world.cycle
         coming, leaving = (np.flatnonzero((self.status == what) & due) for what in (UNDER_WAY, HELD))
         src, dst = self._ends(coming, end)
@@ -70,7 +70,7 @@ class Packets(Stateful):
         self._reach(world, coming[there], end, opened)
 
     def _ends(self, packets: Numbers, end: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Where each packet comes from, and where it goes."""
+        """Return the sender and the receiver of each packet on its current hop."""
         stops = np.column_stack([packets % self._nodes, self.relay[packets], np.full(packets.size, end)])
         hop, row = self.hop[packets], np.arange(packets.size)
         return stops[row, hop].astype(np.int32), stops[row, hop + 1].astype(np.int32)
@@ -88,7 +88,7 @@ class Packets(Stateful):
             self.due[packets] = world.cycle + lag
 
     def _reach(self, world: World, packets: Numbers, end: int, opened: int) -> None:
-        """Packets come to their next stop."""
+        """Let packets arrive at their next relay, or at the end."""
         at_end = self.hop[packets] == self._rules.relays
         self.status[packets[at_end]] = ARRIVED
         self.arrived[packets[at_end]] = world.cycle
@@ -105,7 +105,7 @@ class Packets(Stateful):
         begin = opened + self._rules.second if self._rules.absolute else world.cycle
         self.status[packets] = HELD
         self.due[packets] = begin + wait
-        self.held[packets] = -world.cycle  # made up for when it leaves
+        self.held[packets] = -world.cycle  # the cycle of departure is added when the packet leaves
         self._leave(world, packets[self.due[packets] <= world.cycle], end, opened)
 
     def _leave(self, world: World, packets: Numbers, end: int, opened: int) -> None:
@@ -115,7 +115,7 @@ class Packets(Stateful):
         self._send(world, packets[there], end, opened)
 
     def metrics(self) -> dict[str, float]:
-        """What was sent and what came of it, in packets and cycles."""
+        """Return the numbers of sent, delivered and lost packets, and their latency in cycles."""
         sent, arrived = self.sent > 0, self.status == ARRIVED
         found = {
             "packets.sent": float(sent.sum()),
@@ -142,9 +142,33 @@ def draw_circuits(
     relays: int,
     aggregator: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Relays for a packet of each node, all different, neither it nor the aggregator; and who has found enough.
+    """Draw the relays of one packet per node, from the peers that it knows.
 
-    A sender draws its relays from those it knows. `row` tells apart several packets of a node in one cycle.
+    The relays of a packet are different, and neither the sender nor the aggregator.
+
+    Parameters
+    ----------
+    world : World
+        The world.
+    overlay : Overlay
+        The overlay that selects peers.
+    key : uint64
+        The key of the draws.
+    row : int
+        Distinguishes packets of a node in one cycle.
+    nodes : array of int32, shape (nodes,)
+        The senders.
+    relays : int
+        The number of relays per packet.
+    aggregator : int
+        The node of the aggregator.
+
+    Returns
+    -------
+    relay : array of int32, shape (nodes, relays)
+        The relays; −1: none found.
+    ready : array of bool, shape (nodes,)
+        Which nodes have found enough relays.
     """
     relay = np.full((nodes.size, relays), -1, np.int32)
     for place in range(relays):

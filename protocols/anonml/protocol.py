@@ -31,99 +31,128 @@ from protocols.anonml.votes import Training, train, votes
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
-HONEST, REPEATED, OUTSIDE, FORGED = range(4)  # kinds of packets, as their senders mean them
+HONEST, REPEATED, OUTSIDE, FORGED = range(4)  # kinds of packets by the intention of their senders
 UNREAD = -1  # in place of a verdict
 
 
 class AnonMLConfig(LayerConfig):
-    """What is asked of whom, how answers are perturbed and sent, and how the aggregator learns from them."""
+    """The settings of AnonML: questions, perturbation, transport and learning."""
 
-    peers: Layer[Overlay[Any]] = Field(description="the overlay that relays are drawn from")
-    records: Layer[RawRecords] = Field("raw", validate_default=True, description="the records that are asked about")
+    peers: Layer[Overlay[Any]] = Field(description="the overlay from which relays are drawn")
+    records: Layer[RawRecords] = Field("raw", validate_default=True, description="the records that answers are about")
     aggregator: int | None = Field(
-        None, ge=0, description="the number of the node that asks; default: drawn of those online in the first turn"
+        None,
+        ge=0,
+        description="the number of the node that is the aggregator; default: a random online node in the first turn",
     )
-    # What is asked
+    # Questions
     epsilon: float = Field(
-        ge=1e-6, allow_inf_nan=True, description="the budget of each record for all its answers; inf: no noise"
+        ge=1e-6, allow_inf_nan=True, description="the budget ε of each record for all its answers; inf: no noise"
     )
     accounting: Literal["sum", "attribute-maximum"] = Field(
         "sum",
-        description="what epsilon is: the sum over a record's answers; or, as published (equation 7.4), the largest "
-        "cost of the label or any one feature, which is less than what a record pays",
+        description="the meaning of epsilon: the sum over all answers of a record; or, as published (equation 7.4), "
+        "the largest cost of the label or a single feature, which is less than the true ε of a record",
     )
     cut_share: float | None = Field(
-        None, gt=0, lt=1, description="the share of ε for cuts; default: each costs what a histogram costs (ε_e = ε_h)"
+        None,
+        gt=0,
+        lt=1,
+        description="the share of ε for cuts; default: an answer about a cut costs the same as a histogram (ε_e = ε_h)",
     )
-    partitions: int = Field(5, ge=1, description="groups of peers that are asked for different features (k_p)")
+    partitions: int = Field(
+        5, ge=1, description="the number of groups of peers that are asked about different features (k_p)"
+    )
     subsets: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
-        2, description="how many subsets of features each peer answers (k_h); “all”: as many as fit without overlap"
+        2,
+        description="the number of subsets of features that each peer answers (k_h); “all”: as many as fit without "
+        "overlap",
     )
-    subset_size: int = Field(1, ge=1, description="features of a subset (k_s)")
-    bins: int = Field(2, ge=2, le=64, description="values that a number is cut into")
+    subset_size: int = Field(1, ge=1, description="the number of features per subset (k_s)")
+    bins: int = Field(2, ge=2, le=64, description="the number of bins of a numeric feature")
     cuts: Literal["private", "exact"] = Field(
-        "private", description="where numbers are cut: at privately searched quantiles; “exact” ones are not private"
+        "private",
+        description="the cuts between bins: quantiles that are searched privately, or exact quantiles, which are not "
+        "private",
     )
-    groups: int = Field(10, ge=1, description="groups of peers that a search for a cut asks one after the other")
+    groups: int = Field(10, ge=1, description="the number of groups of peers that the search for a cut asks in turn")
     grouping: Literal["card", "none"] = Field(
-        "card", description="columns and groups of categories as the data card says; or all columns, ungrouped"
+        "card", description="use the columns and groups of categories of the data card, or all columns without groups"
     )
     categories: dict[str, tuple[tuple[str, ...], ...]] = Field(
-        {}, description="groups of categories by column, in place of the card's; all unnamed ones are one more group"
+        {},
+        description="groups of categories by column, in place of those of the card; all other categories form one more "
+        "group",
     )
     perturbation: Literal["best", "random-response", "rappor", "pq"] = Field(
-        "best", description="how strings are perturbed; “best”: with the least expected error"
+        "best", description="the perturbation of strings; “best”: the one with the smallest expected error"
     )
     rule: Literal["corrected", "as-published"] = Field(
-        "corrected", description="the corrected or the published formulas of random response and of the cuts' search"
+        "corrected", description="use the corrected or the published formulas of random response and of the cut search"
     )
     projection: Literal["simplex", "clip"] = Field(
-        "simplex", description="how estimates lose their negative cells: nearest histogram, or cut off and rescaled"
+        "simplex",
+        description="how negative cells of estimates are removed: by projection to the nearest histogram, or by "
+        "clipping and rescaling",
     )
-    # How the aggregator learns
+    # Learning
     learner: Literal["logistic", "tree"] = Field("logistic", description="the classifier of each histogram")
     training: Literal["weighted", "synthetic"] = Field(
-        "weighted", description="it learns from cells as weighted records, or (as published) from records drawn of them"
+        "weighted",
+        description="learn from the cells as weighted records, or (as published) from records sampled from the cells",
     )
-    score: Literal["f1", "auc", "accuracy"] = Field("f1", description="what weighs a classifier's vote")
-    folds: int = Field(5, ge=2, description="of the cross-validation that finds this score")
+    score: Literal["f1", "auc", "accuracy"] = Field("f1", description="the score that weights the vote of a classifier")
+    folds: int = Field(5, ge=2, description="the number of folds of the cross-validation that computes this score")
     lam: float = Field(1e-3, gt=0, alias="lambda", description="logistic: the regularisation λ")
-    depth: int | None = Field(None, ge=1, description="the greatest depth of a tree; default: no limit")
-    balanced: bool = Field(True, description="both classes weigh the same in training")
+    depth: int | None = Field(None, ge=1, description="the largest depth of a tree; default: no limit")
+    balanced: bool = Field(True, description="give both classes equal weight in training")
     vote: Literal["soft", "hard"] = Field(
-        "soft", description="members vote with their probability of class 1, or (as published) with 0 or 1"
+        "soft", description="classifiers vote with their probability of class 1, or (as published) with 0 or 1"
     )
-    # How packets travel
+    # Transport
     relays: int = Field(
-        0, ge=0, le=100, description="relays of a circuit (h); 0: packets go straight to the aggregator"
+        0, ge=0, le=100, description="the number of relays per circuit (h); 0: packets go directly to the aggregator"
     )
-    window: int = Field(1, ge=1, le=100_000, description="cycles in which peers send, each packet in a random one")
+    window: int = Field(
+        1,
+        ge=1,
+        le=100_000,
+        description="the length of the send window in cycles; each packet is sent in a random cycle of it",
+    )
     stagger: int = Field(
-        0, ge=0, le=100_000, description="cycles of the second window, in a random one of which the last relay sends on"
+        0,
+        ge=0,
+        le=100_000,
+        description="the length of the stagger window in cycles; the last relay forwards each packet in a random cycle "
+        "of it",
     )
     staggering: Literal["window", "delay"] = Field(
         "window",
-        description="the second window begins for all packets when the first is over (as published); or for each "
-        "packet when it comes to its last relay",
+        description="the stagger window begins for all packets when the send window is over (as published), or for "
+        "each packet when it reaches its last relay",
     )
     deadline: int | None = Field(
-        None, ge=1, description="cycles after which the aggregator stops waiting; default: the last possible arrival"
+        None,
+        ge=1,
+        description="the number of cycles that the aggregator waits for packets; default: until all can have arrived",
     )
-    colluding: Share = Field(0.0, description="the share of nodes that tell the aggregator what they relay")
+    colluding: Share = Field(0.0, description="the share of nodes that report to the aggregator what they relay")
     repeats: Share = Field(0.0, description="the share of packets that are sent twice")
-    outsiders: Share = Field(0.0, description="packets of somebody who is no member, for each packet of a member")
-    forgeries: Share = Field(0.0, description="packets with a member's token and other content, for each packet")
+    outsiders: Share = Field(0.0, description="the number of packets of non-members per packet of a member")
+    forgeries: Share = Field(
+        0.0, description="the number of packets with a member's token and other content, per packet of a member"
+    )
 
     @model_validator(mode="after")
     def _belongs(self) -> AnonMLConfig:
         if self.cut_share is not None and (self.accounting, self.cuts) != ("sum", "private"):
-            raise ValueError('cut_share belongs to accounting = "sum" and cuts = "private"')
+            raise ValueError('cut_share requires accounting = "sum" and cuts = "private"')
         if self.stagger and not self.relays:
             raise ValueError("stagger: the last relay staggers, so it needs relays of at least 1")
         return self
 
     def trained(self) -> Training:
-        """How members are trained."""
+        """Return the settings of the training."""
         return Training(
             learner=self.learner, records=self.training, metric=self.score, folds=self.folds, lam=self.lam,
             depth=self.depth, balanced=self.balanced,
@@ -133,7 +162,7 @@ class AnonMLConfig(LayerConfig):
 class AnonML(Learner[AnonMLConfig]):
     """An aggregator collects locally private histograms of its peers' records and learns one classifier from them.
 
-    The aggregator itself answers nothing. A node with several records answers with one of them, drawn at random.
+    The aggregator does not answer. A node with several records answers with one of them, drawn at random.
     """
 
     Config = AnonMLConfig
@@ -141,10 +170,10 @@ class AnonML(Learner[AnonMLConfig]):
     secret = frozenset({"noise", "cuts"})
     metrics = METRICS
 
-    # What is fixed beforehand: questions, budget, packets
+    # Preparation: questions, budget, packets
 
     def setup(self, world: World) -> None:
-        """Fix what the committed seed decides: partitions, subsets, and how each answer is perturbed."""
+        """Draw partitions and subsets from the committed seed, and plan the perturbation and the packets."""
         self._seed_key, self._token_key = self.key("partitions"), self.key("tokens")
         self._refuse_unfit()
         try:
@@ -154,25 +183,25 @@ class AnonML(Learner[AnonMLConfig]):
             raise UserError(error.what, key=f"{self.name}.{error.key}", hint=error.hint) from None
         self._plan_packets(world)
         self.aggregator = -1
-        self.commitment = np.uint64(0)  # a hash of the seed that fixes partitions and subsets; 0: nothing proposed yet
+        self.commitment = np.uint64(0)  # a hash of the seed of partitions and subsets; 0: nothing proposed yet
         self.asked = self.asked_at = self.opened = self.turn = 0
-        self.record = np.full(world.nodes, -1, np.int32)  # the one each node answers with
+        self.record = np.full(world.nodes, -1, np.int32)  # the record that each node answers with
         self.answer_due = np.zeros(world.nodes, np.int32)  # when each node's answer about cuts arrives
         self.table = np.zeros(int(self._plan.first[-1]) // 2)
         self.weight = np.zeros(len(self._questions.subsets))
-        self.used = 0  # packets that the model is made of; 0: there is none yet
+        self.used = 0  # the number of packets that the model is learned from; 0: there is no model yet
         self.rms = np.zeros(3)  # expected, measured, and after projection
 
     def _refuse_unfit(self) -> None:
         records = self.config.records
         if records.classes != 2:
-            what = f"AnonML tells two classes apart, and there are {records.classes}"
-            raise UserError(what, key="data.set", hint="take a data set of two classes")
+            what = f"AnonML needs data with two classes, and these data have {records.classes}"
+            raise UserError(what, key="data.set", hint="use a data set with two classes")
         if records.about.span is None:
             raise UserError(
-                "nobody knows the range of the features without looking at the records",
+                "the range of the features is not public",
                 key="data.scale",
-                hint='cuts are searched in a public range: scale = ["minmax"], without feature skew',
+                hint='cuts are searched in a public range: use scale = ["minmax"], without feature skew',
             )
 
     def _plan_questions(self, world: World) -> None:
@@ -209,7 +238,7 @@ class AnonML(Learner[AnonMLConfig]):
         return perturbation(name, epsilon=epsilon, values=values, as_published=self.config.rule == "as-published")
 
     def _plan_packets(self, world: World) -> None:
-        """Packet e is a kind of packet, about one of a peer's subsets, of peer e mod nodes."""
+        """Number all packets by kind, subset and peer; packet e is sent by peer e mod nodes."""
         config, each = self.config, self._questions.each
         rates = np.array([1.0, config.repeats, config.outsiders, config.forgeries])
         kinds = np.flatnonzero(rates)
@@ -225,7 +254,7 @@ class AnonML(Learner[AnonMLConfig]):
         second = self._timing.second
         rules = Rules(config.relays, size, config.stagger, second is not None, second or 0)
         self.packets = Packets(self, world, every_packet.size, rules)
-        self.value = np.zeros(every_packet.size, np.int32)  # the cell that a packet's string is about
+        self.value = np.zeros(every_packet.size, np.int32)  # the true cell of the string of a packet
         self.verdict = np.full(every_packet.size, UNREAD, np.int8)
         self.seen = tokens.room_for(every_packet.size)
 
@@ -234,13 +263,13 @@ class AnonML(Learner[AnonMLConfig]):
         plain = Timing(*world.transport.delays, relays=config.relays, every=config.every)
         if not config.stagger:
             return plain
-        over = plain.last(config.window) - plain.slowest_hop + 1  # all that was sent has reached its last relay
+        over = plain.last(config.window) - plain.slowest_hop + 1  # all packets have reached their last relay
         return replace(plain, stagger=config.stagger, second=over if config.staggering == "window" else None)
 
-    # The course of a collection
+    # The phases of a collection
 
     def step(self, world: World) -> None:
-        """Deliver what is due; propose, search for cuts, collect packets, and in the end learn."""
+        """Deliver what is due; propose, search for cuts, collect packets, and finally learn."""
         if not self._propose(world):
             return
         self._read_answers(world)
@@ -254,7 +283,7 @@ class AnonML(Learner[AnonMLConfig]):
         self.turn = world.cycle
 
     def _propose(self, world: World) -> bool:
-        """The aggregator commits to a seed and begins, in its first turn online; returns whether it has."""
+        """Let the aggregator commit to a seed in its first turn online; return whether it has done so."""
         if self.commitment:
             return True
         if self.aggregator < 0 and world.order.size:
@@ -272,14 +301,14 @@ class AnonML(Learner[AnonMLConfig]):
             online = np.sort(world.order)
             return int(online[rng.integers(self.key("aggregator"), np.zeros(1, np.int32), online.size)[0]])
         if wanted >= world.nodes:
-            hint = f"they are numbered from 0 to {world.nodes - 1}"
+            hint = f"nodes have the numbers 0 … {world.nodes - 1}"
             raise UserError(f"there is no node {wanted}", key=f"{self.name}.aggregator", hint=hint)
         return int(np.flatnonzero(world.label == wanted)[0])
 
     # Cuts
 
     def _search(self, world: World) -> None:
-        """Ask the next group once all answers of the one before can have come; after the last, packets are wanted."""
+        """Ask the next group when all answers of the previous one are due; after the last, open the send window."""
         waits = self.asked and world.cycle < self.asked_at + max(1, world.transport.longest)
         if waits or not world.online[self.aggregator]:
             return
@@ -293,7 +322,7 @@ class AnonML(Learner[AnonMLConfig]):
         self.asked_at = world.cycle
 
     def _ask(self, world: World, nodes: NDArray[np.int32]) -> None:
-        """Peers that are online and have budget answer, one message for all features; spend first, send after."""
+        """Let online peers with budget answer, in one message for all features; charge them before they send."""
         nodes = nodes[self._may_answer(world, nodes, self.cut_ledger)]
         self.cut_ledger.charge(self.record[nodes])
         end = np.full(nodes.size, self.aggregator, np.int32)
@@ -305,7 +334,7 @@ class AnonML(Learner[AnonMLConfig]):
             self.answer_due[nodes[arrives]] = world.cycle + lag[arrives]
 
     def _may_answer(self, world: World, nodes: NDArray[np.int32], ledger: Ledger) -> NDArray[np.bool_]:
-        """Which of these peers are online and have a record with budget left; they choose one if they have none."""
+        """Return which of these peers are online and have a record with budget left; let new ones choose a record."""
         rows = self.config.records.rows
         able = world.online[nodes] & (nodes != self.aggregator) & (rows.stop[nodes] > rows.first[nodes])
         kept = (self.record[nodes] >= rows.first[nodes]) & (self.record[nodes] < rows.stop[nodes])
@@ -315,7 +344,7 @@ class AnonML(Learner[AnonMLConfig]):
         return np.asarray(able & ledger.left(self.record[nodes]))
 
     def _read_answers(self, world: World) -> None:
-        """Answers that are due arrive, unless the aggregator is offline or behind a cut."""
+        """Deliver the answers that are due, unless the aggregator is offline or behind a cut."""
         nodes = np.flatnonzero((self.answer_due > self.turn) & (self.answer_due <= world.cycle)).astype(np.int32)
         there = world.transport.deliver(self, nodes, np.full(nodes.size, self.aggregator, np.int32))
         self.search.count(nodes[there], self.config.records.rows.x, self.record)
@@ -323,7 +352,7 @@ class AnonML(Learner[AnonMLConfig]):
     # Packets
 
     def _send_packets(self, world: World) -> None:
-        """Peers send what it is time for: members' packets first, then what attackers add to them."""
+        """Send the packets that are due: those of members first, then those of attackers."""
         age = world.cycle - self.opened
         if age > self._timing.next_turn(self.config.window - 1):
             return
@@ -333,7 +362,7 @@ class AnonML(Learner[AnonMLConfig]):
             self._send_row(world, np.flatnonzero(due[first : first + world.nodes]) + first)
 
     def _send_row(self, world: World, row: Numbers) -> None:
-        """Packets of one kind and number, at most one a peer: who has relays, and something to send, sends."""
+        """Send packets of one kind and number, at most one per peer, if the peer has relays and an answer."""
         if not row.size:
             return
         number, relays, key = int(row[0]) // world.nodes, self.config.relays, self.key("relay")
@@ -344,7 +373,7 @@ class AnonML(Learner[AnonMLConfig]):
         self.packets.depart(world, row[ready], relay[ready], self.aggregator, self.opened)
 
     def _fill(self, world: World, row: Numbers) -> NDArray[np.bool_]:
-        """Put something into packets of one kind; which of them can be sent. Spend first, send after."""
+        """Fill packets of one kind and return which can be sent; members are charged before they send."""
         if not row.size:
             return np.zeros(0, np.bool_)
         kind = self._kind[row[0]]
@@ -364,7 +393,7 @@ class AnonML(Learner[AnonMLConfig]):
         return np.ones(row.size, np.bool_)
 
     def _read_packets(self) -> None:
-        """The aggregator looks at the tokens of what has come, unless it has learnt already."""
+        """Let the aggregator check the tokens of new packets, unless it already has a model."""
         new = np.flatnonzero((self.packets.status == ARRIVED) & (self.verdict == UNREAD))
         if self.used or not new.size:
             return
@@ -376,7 +405,7 @@ class AnonML(Learner[AnonMLConfig]):
         self.verdict[new] = tokens.check(self._token_key, question, content, token, self.seen)
 
     def _content(self, packets: Numbers) -> NDArray[np.uint64]:
-        """A number for the string that each packet carries: the same for the same string."""
+        """Return a number that identifies the string of each packet."""
         parts = (self._sender[packets], self._number[packets], self.value[packets])
         peer, number, value = (part.astype(np.uint64) for part in parts)
         return np.asarray((peer << np.uint64(40)) ^ (number << np.uint64(32)) ^ value, np.uint64)
@@ -384,7 +413,7 @@ class AnonML(Learner[AnonMLConfig]):
     # Learning
 
     def _learn(self, world: World) -> None:
-        """Once nothing more can come, or the deadline is over: estimate, project, train."""
+        """Estimate, project and train, once no more packets can arrive or the deadline is over."""
         last, deadline = self._timing.last(self.config.window), self.config.deadline
         early = world.cycle - self.opened < (last if deadline is None else min(last, deadline))
         accepted = self.verdict == tokens.ACCEPTED
@@ -402,37 +431,37 @@ class AnonML(Learner[AnonMLConfig]):
         self.table[:], self.weight[:], self.used = found.table, found.score, int(accepted.sum())
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
-        """The record that each node answers with; the others are by packet or by question."""
+        """Return the record that each node answers with; all other arrays are per packet or per question."""
         return {"record": self.record}
 
     def under_way(self) -> int:
-        """Packets between two stops, and answers about cuts."""
+        """Return the number of packets and of answers about cuts in transit."""
         return int((self.packets.status == UNDER_WAY).sum() + (self.answer_due > self.turn).sum())
 
     def _reports(self, packets: Numbers) -> Reports:
-        """What these packets carry, before it is perturbed."""
+        """Return the content of these packets before the perturbation."""
         question = self._question[packets].astype(np.int32)
         return Reports(self._sender[packets], self._number[packets], question, self.value[packets])
 
     def holders(self, world: World) -> NDArray[np.int32]:
-        """The aggregator, once it has a model."""
+        """Return the aggregator, if it has a model."""
         return np.array([self.aggregator] if self.used else [], np.int32)
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The weighted vote on each record; all that are asked have the aggregator's model."""
+        """Return the weighted vote on each record; all nodes use the model of the aggregator."""
         codes = self._questions.coder.codes(x, self.search.cuts)
         ensemble = self._questions.ensemble(self.table, self.weight)
         vote = votes(ensemble, codes, soft=self.config.vote == "soft").astype(np.float32)
         return np.repeat(vote[:, None, None], nodes.size, axis=1)
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Packets that the model is made of."""
+        """Return the number of packets that the model is learned from."""
         return np.full(nodes.size, self.used, np.int32)
 
-    # What it costs, and what is seen
+    # Guarantee and metrics
 
     def released(self) -> NDArray[np.float64]:
-        """The answers about cuts, and every bit of the strings that members have sent."""
+        """Return the answers about cuts, and every bit of the strings that members have sent."""
         sent = np.flatnonzero((self._kind == HONEST) & (self.packets.sent > 0))
         longest = int(np.diff(self._plan.first).max())
         bits = np.zeros((self._kind.size, longest))
@@ -441,17 +470,20 @@ class AnonML(Learner[AnonMLConfig]):
         return np.concatenate([self.search.greater.ravel(), bits.ravel()])
 
     def audited(self) -> Audited:
-        """One peer whose packets go straight to the aggregator, about numbers: all others' answers are their own."""
+        """Return an audit of one peer with numeric features that sends its packets directly to the aggregator.
+
+        Answers of other peers do not depend on its records.
+        """
         number = 2 if self.config.subsets == "all" else self.config.subsets
         changes: dict[str, Any] = {"aggregator": 0, "partitions": 1, "groups": 1, "grouping": "none", "categories": {}}
         changes |= {"relays": 0, "window": 1, "stagger": 0, "colluding": 0.0, "repeats": 0.0, "outsiders": 0.0}
         return Audited(features=number * self.config.subset_size, changes=changes | {"forgeries": 0.0})
 
     def guarantee(self) -> Guarantee:
-        """ε per record: the sum over all its answers, whatever the file calls ε."""
+        """Return ε per record: the sum over all its answers, also with `attribute-maximum`."""
         config, whole = self.config, self._costs.of_record
         if config.cuts == "exact" and self._questions.coder.numbers.size:
-            what = f"ε = {whole:g} per record but for exact cuts, which are not accounted for"
+            what = f"ε = {whole:g} per record except for exact cuts, which are not accounted for"
             return Guarantee(None, "record", what)
         if config.accounting == "sum":
             return config.records.guarantee_of(config.epsilon, "record")
@@ -460,7 +492,7 @@ class AnonML(Learner[AnonMLConfig]):
         return replace(found, note=f"{note}; {found.note}" if found.note else note)
 
     def observe(self, world: World) -> dict[str, float]:
-        """Packets and how well they are hidden, the error of the histograms, and what was spent."""
+        """Return metrics of packets and their anonymity, the error of the histograms, and the spent budget."""
         numeric = self._questions.coder.numeric
         found = {
             "p.mean": float(self._plan.p.mean()),
@@ -482,7 +514,7 @@ class AnonML(Learner[AnonMLConfig]):
         return finite | self.packets.metrics() | self._anonymity(world)
 
     def _anonymity(self, world: World) -> dict[str, float]:
-        """Of members' packets that have arrived; see `protocols.anonml.circuits`."""
+        """Return the anonymity of members' packets that have arrived; see `protocols.anonml.circuits`."""
         packets, members = self.packets, np.flatnonzero(self._kind == HONEST)
         there = packets.status[members] == ARRIVED
         if not there.any():

@@ -1,4 +1,4 @@
-"""Quantiles of numbers that nobody tells: a private binary search for cuts (Cyphers 2017, section 7.1)."""
+"""Quantiles of private numbers: a private binary search for cuts (Cyphers 2017, section 7.1)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,46 @@ Cuts = Mapping[str, NDArray[np.float64]]
 
 @leaf
 def is_greater(key, cycle, peer, k, value, threshold, p):
-    """A peer's answer whether its value is above the threshold: true with probability p. It takes draw k."""
+    """Return a peer's answer whether its value is above the threshold; it is true with probability p.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle, peer, k : int
+        The cycle, the peer and the number of the draw.
+    value : float
+        The value of the peer.
+    threshold : float
+        The threshold.
+    p : float
+        The probability of a true answer.
+    """
     told = unit(draw(key, cycle, peer, k)) < p
     return (value > threshold) == told
 
 
 @kernel
 def count_greater(key, cycle, peers, k, values, threshold, p):
-    """How many of these peers answer that theirs is greater; peer i has values[i]."""
+    """Return the number of peers that answer that their value is greater.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle : int
+        The cycle.
+    peers : array of int32
+        The peers that are asked.
+    k : int
+        The number of the draw of each peer.
+    values : array of float64
+        The value of each peer, by its number.
+    threshold : float
+        The threshold.
+    p : float
+        The probability of a true answer.
+    """
     greater = 0
     for peer in peers:
         greater += is_greater(key, cycle, peer, k, values[peer], threshold, p)
@@ -42,11 +74,11 @@ def count_greater(key, cycle, peers, k, values, threshold, p):
 
 @dataclass
 class QuantileSearch:
-    """Binary search for a quantile by private answers, a group of peers a step (Cyphers 2017, algorithm 1).
+    """Binary search for a quantile by private answers, with one group of peers per step (Cyphers 2017, algorithm 1).
 
-    `above` is the share of values that are to be greater: 1/2 for the median. `response` is random response of two
-    values. The published search starts at (high − low)/2 and compares the noisy share as it comes, which is pulled
-    towards 1/2; here it starts in the middle and the share is corrected first, unless `as_published`.
+    `above` is the wanted share of values that are greater: 1/2 for the median. `response` is random response of two
+    values. The published search starts at (high − low)/2 and uses the noisy share, which is biased towards 1/2. By
+    default the search starts in the middle, and the share is corrected first; `as_published` selects the published one.
     """
 
     low: float
@@ -61,13 +93,13 @@ class QuantileSearch:
     def __post_init__(self) -> None:
         if not self.low < self.high:
             raise UserError(
-                f"a quantile is searched from {self.low:g} to {self.high:g}", hint="the lower bound comes first"
+                f"the range of a quantile is from {self.low:g} to {self.high:g}", hint="expected the lower bound first"
             )
         self.step = (self.high - self.low) / 2
         self.value = self.step if self.as_published else self.low + self.step
 
     def update(self, greater: int, answers: int) -> None:
-        """Move by what a group of peers answered; no answers tell nothing."""
+        """Move according to the answers of a group of peers; without answers do nothing."""
         if answers == 0:
             return
         self._groups.append(answers)
@@ -84,13 +116,13 @@ class QuantileSearch:
         return (noisy - self.response.q) / (self.response.p - self.response.q)
 
     def margin(self, failure: float = 0.01) -> float:
-        """How far the share of greater values may be from `above`, at a place within `step` of the found value.
+        """Return a bound on the distance of the share of greater values from `above`, within `step` of the found value.
 
-        Where many values are equal the share may also jump over that range there. The search goes the right way
-        wherever the share is further off than the tolerated error and the largest error of an answer together, so it
-        never gets further than `step` away from where that is not so. The largest error is Hoeffding's (1963) bound
-        for all groups at once: peers are a random sample, and so are their answers. It fails with that probability.
-        Without answers, and for the published search, nothing is promised: 1.
+        If many values are equal, the share may also jump over this range there. The search moves in the right direction
+        wherever the share differs from `above` by more than the tolerated error plus the largest error of the answers.
+        So it stays within `step` of a place where the difference is smaller. The largest error is Hoeffding's (1963)
+        bound for all groups at once: peers are a random sample, and so are their answers. The bound fails with
+        probability `failure`. Without answers, and for the published search, there is no bound: the result is 1.
         """
         if self.as_published or not self._groups:
             return 1.0
@@ -112,9 +144,28 @@ def private_cuts(
     groups: int = 10,
     as_published: bool = False,
 ) -> list[QuantileSearch]:
-    """The searches, finished, for the cuts between bins of equal shares; each peer answers once, with draw k.
+    """Return the finished searches for the cuts between bins of equal shares. Each peer answers once.
 
-    `order` has the peers in random order; each cut asks a part of its own of them, in so many groups.
+    Parameters
+    ----------
+    values : array
+        The value of each peer, by its number.
+    order : array of int32
+        The peers in random order. Each cut asks a separate part of them.
+    bounds : tuple of float
+        The range of the values.
+    response : Perturbation
+        The random response of the answers.
+    key : uint64
+        The key of the draws.
+    cycle, k : int
+        The cycle and the number of the draw.
+    bins : int
+        The number of bins.
+    groups : int
+        The number of groups per cut, one per step of the search.
+    as_published : bool
+        Whether the search is that of the source.
     """
     searches = []
     for cut, asked in enumerate(np.array_split(order, bins - 1), start=1):
@@ -126,14 +177,14 @@ def private_cuts(
 
 
 def cuts_of(searches: list[QuantileSearch]) -> NDArray[np.float64]:
-    """Found cuts in rising order: noise may have crossed them."""
+    """Return the found cuts in ascending order, which noise may have changed."""
     return np.array(sorted(search.value for search in searches), np.float64)
 
 
 def exact_cuts(values: NDArray[Any], bins: int = 2) -> NDArray[np.float64]:
-    """Cuts between bins of equal shares, from the values themselves: not private, the reference for no noise.
+    """Return the cuts between bins of equal shares from the exact values. They are not private; a reference only.
 
-    A cut at the least value would leave nothing below it, so it moves up to the next value there is.
+    A cut at the smallest value would leave the first bin empty, so it moves to the next larger value.
     """
     shares = np.arange(1, bins) / bins
     cuts = np.asarray(np.quantile(values, shares, method="inverted_cdf"), np.float64)

@@ -1,4 +1,4 @@
-"""What an aggregator asks of whom, and what each answer costs (Cyphers 2017, sections 6.1 and 7.4)."""
+"""The questions of an aggregator to each peer, and the cost of each answer (Cyphers 2017, sections 6.1 and 7.4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Accounting = Literal["sum", "attribute-maximum"]
 
 @dataclass(frozen=True)
 class Costs:
-    """ε of each answer: `cuts` answers about cuts, all in one message, and `strings` strings."""
+    """The ε of each answer of a record: `cuts` answers about cuts, all in one message, and `strings` strings."""
 
     cuts: int
     strings: int
@@ -29,9 +29,9 @@ class Costs:
 
     @staticmethod
     def split(epsilon: float, cuts: int, strings: int, accounting: Accounting, cut_share: float | None) -> Costs:
-        """Share ε out to answers: all cost the same (the source's ε_e = ε_h), or cuts get a share of the sum.
+        """Divide ε among answers: all cost the same (ε_e = ε_h in the source), or cuts have a share of the sum.
 
-        `attribute-maximum` is the published budget: the label is in every string, a feature in one string and one
+        `attribute-maximum` is the published budget: the label is in every string, a feature is in one string and one
         answer about a cut.
         """
         if cut_share is not None and cuts:
@@ -41,44 +41,60 @@ class Costs:
 
     @property
     def of_record(self) -> float:
-        """What a record pays for all its answers."""
+        """The ε of all answers of a record."""
         return record_epsilon([self.of_string] * self.strings, dict.fromkeys(range(self.cuts), self.of_cut))
 
     def of_attribute(self, subsets: Sequence[NDArray[np.int32]], numeric: NDArray[np.int64]) -> float:
-        """The most that the label or any one feature pays, for peers asked for these subsets (equation 7.4)."""
+        """Return the largest ε of the label or a single feature, for peers asked for these subsets (equation 7.4)."""
         cuts = {int(column): self.of_cut for column in numeric[: self.cuts]}
         return attribute_epsilon([self.of_string] * self.strings, [s.tolist() for s in subsets], cuts)
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Histograms that are asked for: question part · each + number is about subset `number` of a partition."""
+    """The requested histograms: question part · each + number is about subset `number` of a partition."""
 
     coder: Coder
-    part: NDArray[np.int32]  # of each peer
-    subsets: list[NDArray[np.int32]]  # of all questions
-    each: int  # questions to a peer
+    part: NDArray[np.int32]  # the partition of each peer
+    subsets: list[NDArray[np.int32]]  # the features of each question
+    each: int  # the number of questions per peer
 
     @staticmethod
     def draw(key: np.uint64, peers: int, coder: Coder, partitions: int, size: int, number: int | None) -> Questions:
-        """Partitions and subsets as a committed seed decides."""
+        """Draw partitions and subsets from a committed seed.
+
+        Parameters
+        ----------
+        key : uint64
+            The key of the draws.
+        peers : int
+            The number of peers.
+        coder : Coder
+            The columns.
+        partitions : int
+            The number of partitions.
+        size : int
+            The number of features per subset.
+        number : int or None
+            The number of subsets per partition; None: as many as fit without overlap.
+        """
         subsets = histograms.draw_subsets(key, 0, partitions, len(coder.names), size, number)
         part = histograms.partition(key, 1, peers, partitions)
         return Questions(coder, part, [subset for of_part in subsets for subset in of_part], len(subsets[0]))
 
     @property
     def sizes(self) -> list[int]:
-        """The length m of each question's string."""
+        """The length m of the string of each question."""
         return [histograms.cells(self.coder.alphabets[subset], 2) for subset in self.subsets]
 
     def of_partitions(self) -> list[list[NDArray[np.int32]]]:
-        """The subsets that each partition is asked for."""
+        """Return the subsets of each partition."""
         return [self.subsets[first : first + self.each] for first in range(0, len(self.subsets), self.each)]
 
     def cells(
         self, rows: Rows, record: NDArray[np.int64], question: NDArray[np.int64], cuts: NDArray[np.float64]
     ) -> NDArray[np.int32]:
-        """The cell of each question that a record is in."""
+        """Return the cell of each record in the histogram of its question."""
         codes, label = self.coder.codes(rows.x, cuts, record), rows.label[record]
         out = np.empty(record.size, np.int32)
         for number in np.unique(question):
@@ -88,7 +104,7 @@ class Questions:
         return out
 
     def ensemble(self, table: NDArray[np.float64], score: NDArray[np.float64]) -> Ensemble:
-        """The members for all questions, with these tables and scores."""
+        """Return the ensemble of all questions with these tables and scores."""
         strides = [histograms.strides(self.coder.alphabets[subset]) for subset in self.subsets]
         sizes = np.array(self.sizes) // 2
         return Ensemble(
@@ -108,9 +124,9 @@ def rms_errors(
     arrived: NDArray[np.int64],
     *estimates: list[NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """Root mean squares over histograms of the L2 error of shares: the expected one, and that of each estimate.
+    """Return root mean squares over histograms of the L2 error of shares: the expected one, and that of each estimate.
 
-    `cell` are the true cells of all answers that arrived, counted over all histograms.
+    `cell` has the true cells of all answers that arrived, numbered over all histograms.
     """
     true = np.split(np.bincount(cell, minlength=int(plan.first[-1])), plan.first[1:-1])
     some = np.flatnonzero(arrived)

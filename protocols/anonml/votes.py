@@ -1,7 +1,7 @@
-"""Learning from estimated histograms: a classifier for each, and their weighted vote (Cyphers 2017, section 6.2).
+"""Learn from estimated histograms: one classifier per histogram, and their weighted vote (Cyphers 2017, section 6.2).
 
-A histogram counts combinations of few values and a binary label, so a classifier of it is a table: the probability of
-class 1 for each combination. It is learned from the cells as weighted records, or from records sampled from the cells.
+A histogram counts combinations of few values and a binary label, so its classifier is a table: the probability of class
+1 for each combination. It is learned from the cells as weighted records, or from records sampled from the cells.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.maths import exp, factorise, log1p, substitute
 from golfsim.core.rng import below, draw, unit
 from golfsim.core.threads import in_threads, over_ranges
+from golfsim.core.words import counted
 from protocols.anonml.histograms import draw_key, strides
 
-STEPS = 60  # of Newton's method; around ten are usual
+STEPS = 60  # the most steps of Newton's method; about ten are usual
 SMALLEST_SLOPE = 1e-10
-SLACK = 1e-13  # by which rounding may raise the loss at the minimum
+SLACK = 1e-13  # rounding may increase the loss by this much at the minimum
 F1, AUC, ACCURACY = range(3)
 METRICS = {"f1": F1, "auc": AUC, "accuracy": ACCURACY}
 
@@ -30,7 +31,7 @@ Table = NDArray[np.float64]
 
 
 class Ensemble(NamedTuple):
-    """Classifiers with their scores; member i looks up the features feature[start[i]] … feature[start[i+1]−1]."""
+    """Classifiers with their scores; member i uses the features feature[start[i]] … feature[start[i+1]−1]."""
 
     start: NDArray[np.int64]
     feature: NDArray[np.int32]
@@ -45,7 +46,7 @@ class Ensemble(NamedTuple):
 
 @leaf
 def margin(design, row, w):
-    """The score of a row."""
+    """Return the score of a row."""
     z = 0.0
     for f in range(w.size):
         z += design[row, f] * w[f]
@@ -54,14 +55,14 @@ def margin(design, row, w):
 
 @leaf
 def sigmoid(z):
-    """1/(1 + e^−z), whatever the size of z."""
+    """Return 1/(1 + e^−z), without overflow for any z."""
     e = exp(-abs(z))
     return 1 / (1 + e) if z >= 0 else e / (1 + e)
 
 
 @leaf
 def regularised_loss(design, share, lam, w):
-    """Mean logistic loss of cells with shares [cells, 2] of the records, + λ/2 |w|²."""
+    """Return the mean logistic loss of cells with shares [cells, 2] of the records, plus λ/2 |w|²."""
     loss = 0.0
     for f in range(w.size):
         loss += lam / 2 * w[f] * w[f]
@@ -74,7 +75,23 @@ def regularised_loss(design, share, lam, w):
 
 @leaf
 def derivatives(design, share, lam, w, gradient, hessian):
-    """Of that loss; returns the steepest slope."""
+    """Write the derivatives of the regularised loss, and return the largest absolute entry of the gradient.
+
+    Parameters
+    ----------
+    design : array of float64, shape (cells, columns)
+        The combinations of values as rows of zeros and ones.
+    share : array of float64, shape (cells, 2)
+        The share of the records per cell and class.
+    lam : float
+        The regularisation λ.
+    w : array of float64, shape (columns,)
+        The weights.
+    gradient : array of float64, shape (columns,)
+        The gradient; filled here.
+    hessian : array of float64, shape (columns, columns)
+        The Hessian, its lower triangle; filled here.
+    """
     d = w.size
     for f in range(d):
         gradient[f] = lam * w[f]
@@ -96,7 +113,7 @@ def derivatives(design, share, lam, w, gradient, hessian):
 
 @kernel
 def newton(design, share, lam, w):
-    """w ← the minimum of the regularised loss, by Newton's method; a step that does not help is halved."""
+    """Move w to the minimum of the regularised loss by Newton's method; a step that increases the loss is halved."""
     gradient, tried, hessian = np.empty_like(w), np.empty_like(w), np.empty((w.size, w.size))
     loss = regularised_loss(design, share, lam, w)
     for _ in range(STEPS):
@@ -116,7 +133,7 @@ def newton(design, share, lam, w):
 
 @kernel
 def logistic_tables(design, shares, lam, tables):
-    """The table of a logistic regression for each set of shares [sets, cells, 2]."""
+    """Write the table of a logistic regression for each set of shares [sets, cells, 2]."""
     w = np.zeros(design.shape[1])
     for s in range(shares.shape[0]):
         newton(design, shares[s], lam, w)
@@ -129,13 +146,13 @@ def logistic_tables(design, shares, lam, tables):
 
 @leaf
 def impurity(zeros, ones):
-    """Gini's: how often two records would differ, times their weight."""
+    """Return the Gini impurity (the probability that two records differ) times the weight."""
     return 2 * zeros * ones / (zeros + ones) if zeros + ones > 0 else 0.0
 
 
 @leaf
 def best_split(design, share, node, this):
-    """The column that leaves a node's cells least impure; −1 where no column parts any weight."""
+    """Return the column whose split has the least impurity; −1 if no column divides the weight."""
     best, least = -1, np.inf
     for f in range(1, design.shape[1]):
         zeros = ones = zeros_in = ones_in = 0.0
@@ -153,9 +170,9 @@ def best_split(design, share, node, this):
 
 @kernel
 def tree_tables(design, shares, depth, tables):
-    """The table of a decision tree (Breiman et al. 1984) for each set of shares; a depth below 0 is no limit.
+    """Write the table of a decision tree (Breiman et al. 1984) for each set of shares; a depth below 0 is no limit.
 
-    Nodes are split as long as they hold both classes and some column parts their weight.
+    Nodes are split as long as they contain both classes and some column divides their weight.
     """
     cells = design.shape[0]
     node, level = np.empty(cells, np.int64), np.empty(2 * cells, np.int64)
@@ -182,7 +199,21 @@ def tree_tables(design, shares, depth, tables):
 
 @kernel
 def sample_cells(key, cycle, member, cumulative, records, counts):
-    """Add so many records, sampled from a histogram given by its running sums, to the counts of its cells."""
+    """Sample records from a histogram and count them per cell.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the draws.
+    cycle, member : int
+        The cycle and the member, which select the draws.
+    cumulative : array of float64, shape (cells,)
+        The cumulative sums of the histogram.
+    records : int
+        The number of records to sample.
+    counts : array of float64, shape (cells,)
+        The counts; changed in place.
+    """
     for r in range(records):
         place = unit(draw(key, cycle, member, r)) * cumulative[-1]
         counts[min(np.searchsorted(cumulative, place, side="right"), counts.size - 1)] += 1
@@ -190,9 +221,9 @@ def sample_cells(key, cycle, member, cumulative, records, counts):
 
 @kernel
 def split_cells(key, cycle, member, weights, folds):
-    """Share the weight of each cell out to folds (rows of `folds`): each of its records goes to a random one.
+    """Divide the weight of each cell among folds (rows of `folds`): each of its records goes to a random fold.
 
-    A weight that is no whole number counts as the next one of records, all equally light.
+    A weight that is not an integer is rounded up to a number of records of equal weight.
     """
     for c in range(weights.size):
         records = np.int64(np.ceil(weights[c]))
@@ -206,20 +237,20 @@ def split_cells(key, cycle, member, weights, folds):
 
 @leaf
 def f1_of(table, held):
-    """F1 of class 1, of weights [cells, 2]; 0/0 is 0."""
+    """Return the F1 score of class 1 for weights [cells, 2]; 0/0 is 0."""
     right = either = 0.0
     for c in range(table.size):
         if table[c] >= 0.5:
             right += held[c, 1]
             either += held[c, 0]
         either += held[c, 1]
-    # F1 = 2·right / (2·right + wrong); predicted or true ones, and the right ones twice.
+    # F1 = 2·right / (2·right + wrong): the denominator counts predicted or true ones, and the right ones twice.
     return 2 * right / (either + right) if either + right > 0 else 0.0
 
 
 @leaf
 def accuracy_of(table, held):
-    """The weight that is classified right; of nothing it is 0."""
+    """Return the share of the weight that is classified correctly; 0 if there is no weight."""
     right = whole = 0.0
     for c in range(table.size):
         right += held[c, 1] if table[c] >= 0.5 else held[c, 0]
@@ -229,7 +260,10 @@ def accuracy_of(table, held):
 
 @kernel
 def auc_of(table, held):
-    """How often class 1 outscores class 0 over all pairs, ties one half; one half where a class has no weight."""
+    """Return the share of pairs in which class 1 has the higher score; ties count one half.
+
+    The result is one half if a class has no weight.
+    """
     order = np.argsort(table)
     below_it = pairs = won = tied_0 = tied_1 = 0.0
     for place in range(table.size):
@@ -247,7 +281,7 @@ def auc_of(table, held):
 
 @kernel
 def mean_score(metric, tables, held):
-    """The mean score of tables [folds, cells] on the weights [folds, cells, 2] that each did not see."""
+    """Return the mean score of tables [folds, cells] on the held-out weights [folds, cells, 2]."""
     total = 0.0
     for fold in range(tables.shape[0]):
         if metric == F1:
@@ -261,7 +295,21 @@ def mean_score(metric, tables, held):
 
 @kernel
 def add_votes(ensemble, codes, lo, hi, soft, out):
-    """The weighted vote of all members on records lo … hi−1: + score for class 1, − score for class 0."""
+    """Write the weighted vote of all members on records lo … hi−1: + score for class 1, − score for class 0.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The members.
+    codes : array of int32, shape (records, columns)
+        The codes of the records.
+    lo, hi : int
+        The range of records.
+    soft : bool
+        Whether members vote with their probability of class 1; otherwise with 0 or 1.
+    out : array of float64, shape (records,)
+        The votes; filled here.
+    """
     for r in range(lo, hi):
         total = 0.0
         for i in range(ensemble.score.size):
@@ -279,19 +327,19 @@ def add_votes(ensemble, codes, lo, hi, soft, out):
 
 @dataclass(frozen=True)
 class Training:
-    """How members are trained and scored."""
+    """The settings of the training and scoring of members."""
 
     learner: Literal["logistic", "tree"] = "logistic"
-    records: Literal["weighted", "synthetic"] = "weighted"  # the cells themselves, or as many records sampled from them
+    records: Literal["weighted", "synthetic"] = "weighted"  # the cells, or the same number of records sampled from them
     metric: Literal["f1", "auc", "accuracy"] = "f1"
     folds: int = 5
     lam: float = 1e-3
     depth: int | None = None  # of a tree
-    balanced: bool = True  # both classes weigh the same in training; scores are of the weights as they are
+    balanced: bool = True  # both classes have equal weight in training; scores use the original weights
 
 
 def design_of(alphabets: NDArray[Any]) -> NDArray[np.float64]:
-    """Combinations of values as rows of zeros and ones: a constant, and each value of a feature but its first."""
+    """Return all combinations of values as rows of zeros and ones: a constant, and all but one value per feature."""
     combinations = np.arange(int(np.prod(alphabets)))
     columns = [np.ones((combinations.size, 1))]
     for size, stride in zip(alphabets, strides(alphabets), strict=True):
@@ -308,7 +356,25 @@ def train(
     cycle: int = 0,
     threads: int = 1,
 ) -> Ensemble:
-    """A member for each histogram (of a subset of features and two classes, no cell below 0), scored and ready."""
+    """Return the ensemble with one trained and scored member per histogram.
+
+    Parameters
+    ----------
+    histograms : sequence of arrays of float64
+        One histogram per member, over a subset of features and two classes; no cell is negative.
+    subsets : sequence of arrays of int32
+        The features of each histogram.
+    alphabets : array of int64, shape (columns,)
+        The number of values of each column.
+    how : Training
+        The settings.
+    key : uint64
+        The key of the draws.
+    cycle : int
+        The cycle, which selects the draws.
+    threads : int
+        The number of threads.
+    """
     _check(histograms, subsets, alphabets, how)
 
     def member(i: int) -> tuple[Table, float]:
@@ -332,26 +398,42 @@ def _check(
     how: Training,
 ) -> None:
     if how.folds < 2:
-        raise UserError(f"cross-validation with {how.folds} fold", key="folds", hint="it takes at least 2")
+        raise UserError(
+            f"got {counted(how.folds, 'fold')} of a cross-validation", key="folds", hint="expected at least 2"
+        )
     if not how.lam > 0:
-        raise UserError(f"λ is {how.lam:g}", key="lambda", hint="it has to be above 0, 1e-6 is as good as none")
+        raise UserError(f"λ is {how.lam:g}", key="lambda", hint="it must be above 0; 1e-6 has almost no effect")
     for histogram, subset in zip(histograms, subsets, strict=True):
         if histogram.size != 2 * np.prod(alphabets[subset]):
             raise UserError(
-                f"{histogram.size} cells for the features {subset.tolist()}",
-                hint="members learn two classes: expected twice the product of the features' numbers of values",
+                f"the histogram of the features {subset.tolist()} has {counted(histogram.size, 'cell')}",
+                hint="members learn two classes: expected twice the product of the numbers of values of the features",
             )
 
 
 def train_member(
     histogram: NDArray[np.float64], alphabets: NDArray[np.int64], how: Training, key: np.uint64, cycle: int, member: int
 ) -> tuple[Table, float]:
-    """A member's table, and its score by cross-validation on the same noisy histogram."""
+    """Return the table of a member, and its score by cross-validation on the same noisy histogram.
+
+    Parameters
+    ----------
+    histogram : array of float64, shape (cells,)
+        The estimated histogram.
+    alphabets : array of int64
+        The number of values of each of its features.
+    how : Training
+        The settings.
+    key : uint64
+        The key of the draws.
+    cycle, member : int
+        The cycle and the member, which select the draws.
+    """
     histogram = _training_counts(histogram, how, key, cycle, member)
     held = np.zeros((how.folds, histogram.size))
     split_cells(draw_key(key, 0), cycle, member, histogram, held)
     seen = np.concatenate([histogram[None], histogram - held]).reshape(how.folds + 1, -1, 2)
-    seen = np.maximum(seen, 0)  # differences of equal numbers, but for rounding
+    seen = np.maximum(seen, 0)  # rounding may make differences slightly negative
     shares = _shares(seen, how.balanced)
     tables = _LEARNERS[how.learner](design_of(alphabets), shares, how)
     tables[shares.sum(axis=(1, 2)) == 0] = 0.5
@@ -371,7 +453,7 @@ def _training_counts(
 
 
 def _shares(weights: NDArray[np.float64], balanced: bool) -> NDArray[np.float64]:
-    """Weights [sets, cells, 2] as shares that sum to 1, where there is any weight; balanced: 1/2 for either class."""
+    """Return weights [sets, cells, 2] as shares with sum 1 (if there is any weight); balanced: 1/2 for each class."""
     total = weights.sum(axis=(1, 2), keepdims=True)
     if balanced:
         of_class = weights.sum(axis=1, keepdims=True)
@@ -399,9 +481,9 @@ _LEARNERS: dict[str, Callable[..., NDArray[np.float64]]] = {"logistic": _logisti
 
 
 def votes(ensemble: Ensemble, codes: NDArray[np.int32], *, soft: bool = False, threads: int = 1) -> NDArray[np.float64]:
-    """Σ s_i g_i − Σ s_i (1 − g_i) for records [n, features] of codes (Cyphers 2017, section 6.2).
+    """Return Σ s_i g_i − Σ s_i (1 − g_i) for the codes of records [n, features] (Cyphers 2017, section 6.2).
 
-    Members vote 0 or 1; `soft` takes their probabilities of class 1 instead, which ranks records more finely.
+    Members vote 0 or 1; with `soft` they vote with their probabilities of class 1, which ranks records more finely.
     """
     out = np.empty(len(codes))
     over_ranges(threads, lambda lo, hi: add_votes(ensemble, codes, lo, hi, soft, out), 0, len(codes))
@@ -409,5 +491,5 @@ def votes(ensemble: Ensemble, codes: NDArray[np.int32], *, soft: bool = False, t
 
 
 def classify(vote: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Class 1 where the vote is not negative (Cyphers 2017, equation 6.2)."""
+    """Return class 1 if the vote is not negative, else class 0 (Cyphers 2017, equation 6.2)."""
     return (vote >= 0).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Group aggregation (Asplund & Frøystad 2015): means of the models of groups, over secure sums."""
+"""Group aggregation (Asplund & Frøystad 2015): means of the models of groups, computed by secure sums."""
 
 from protocols.group_aggregation.protocol import GroupAggregation
 

@@ -1,4 +1,4 @@
-"""Groups of nodes and what is done for each of their members: they form, send, sum up, perturb and receive models."""
+"""Groups of nodes, and kernels for their members: form groups; send, sum, perturb and receive models."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def join_over_views(order, start, neighbour, pool, able, wire, size, group_of):
 
     Parameters
     ----------
-    order : int32 array
+    order : array of int32
         The online nodes in acting order.
-    start, neighbour : int64 array
-        Who knows whom: node i knows neighbour[start[i]] … neighbour[start[i+1]−1]. No entries: all know the pool.
-    pool : int64 array
+    start, neighbour : array of int64
+        The graph: node i knows neighbour[start[i]] … neighbour[start[i+1]−1]. Empty: all nodes know the pool.
+    pool : array of int64
         The online nodes.
-    able : bool array, [nodes]
-        Who may be in a group.
+    able : array of bool, shape (nodes,)
+        Which nodes may be in a group.
     wire : Wire
-        Decides which messages arrive, and counts them; its key is also that of the draws of members.
+        The rule that decides which messages arrive, and counts them; its key is also used to draw members.
     size : int
         The number of members of a group, the curator included.
-    group_of : int32 array, [nodes]
+    group_of : array of int32, shape (nodes,)
         The curator of each node's group, or −1; changed in place.
     """
     joined = np.empty(size, np.int32)
@@ -74,7 +74,23 @@ def join_over_views(order, start, neighbour, pool, able, wire, size, group_of):
 
 @kernel
 def as_members_send(nodes, forgery, cycle, w, old, out):
-    """The model that each of the nodes sends: its own, or what a bad peer sends in place of it."""
+    """Write the model that each node sends: its own, or what an adversarial node sends in place of it.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (senders,)
+        The nodes that send.
+    forgery : Forgery
+        What adversarial nodes do in this cycle.
+    cycle : int
+        The current cycle.
+    w : array of float64, shape (nodes · models, features)
+        The models of all nodes, one row per linear model.
+    old : array of float64, shape (rows, features)
+        The stored old models of adversarial nodes.
+    out : array of float64, shape (senders, models, features)
+        The models that are sent; filled here.
+    """
     for e in range(nodes.size):
         i = nodes[e]
         start = np.int64(i) * out.shape[1]
@@ -86,7 +102,7 @@ def as_members_send(nodes, forgery, cycle, w, old, out):
 
 @kernel
 def plain_sums(members, edges, arrived, sent, sums):
-    """Each group's sum of what has arrived; group g has members edges[g] … edges[g+1]−1."""
+    """Add up the models that have arrived in each group; group g has members edges[g] … edges[g+1]−1."""
     for g in range(sums.shape[0]):
         for e in range(edges[g], edges[g + 1]):
             if arrived[e]:
@@ -95,7 +111,7 @@ def plain_sums(members, edges, arrived, sent, sums):
 
 @leaf
 def mistakes(published, model, rows, node):
-    """How many of a node's records a model puts into a wrong class."""
+    """Return the number of records of a node that a model classifies incorrectly."""
     wrong = 0
     for r in range(rows.first[node], rows.stop[node]):
         best, highest = 0, -np.inf
@@ -113,7 +129,23 @@ def mistakes(published, model, rows, node):
 
 @leaf
 def place_for(node, model, held, received, by_score, published, rows):
-    """Where a node puts a model: a free place, or that of the oldest, or of the worst; −1 if it is worst itself."""
+    """Return the place for a new model: a free place, or that of the oldest or worst model; −1 if the new one is worst.
+
+    Parameters
+    ----------
+    node, model : int
+        The node and the new model.
+    held : array of int32, shape (nodes, room)
+        The models that each node stores; −1: a free place.
+    received : array of int32, shape (nodes,)
+        The number of models that each node has stored so far.
+    by_score : bool
+        Whether the model with the most mistakes is replaced; otherwise it is the oldest.
+    published : array of float32, shape (published, models, features)
+        The published models.
+    rows : Rows
+        The records of the nodes.
+    """
     room = held.shape[1]
     place = received[node] % room
     if by_score and held[node, place] != NOBODY:
@@ -127,7 +159,31 @@ def place_for(node, model, held, received, by_score, published, rows):
 
 @kernel
 def receive(nodes, models, hops, by_score, published, rows, heard, held, distance, received):
-    """Give each node a model; what it has heard of before (a bit for each model, where that can be) it leaves."""
+    """Let each node store a model, unless it has received the model before.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (messages,)
+        The receivers.
+    models : array of int64, shape (messages,)
+        The published model that each receives.
+    hops : array of int16, shape (messages,)
+        The number of hops of each model, for gossip.
+    by_score : bool
+        Whether a full node replaces the model with the most mistakes; otherwise it replaces the oldest.
+    published : array of float32, shape (published, models, features)
+        The published models.
+    rows : Rows
+        The records of the nodes.
+    heard : array of uint8, shape (nodes, bytes)
+        One bit per model that a node has received; empty if no model can come twice. Changed in place.
+    held : array of int32, shape (nodes, room)
+        The models that each node stores; changed in place.
+    distance : array of int16, shape (nodes, room)
+        The hops of models that are to be forwarded; changed in place.
+    received : array of int32, shape (nodes,)
+        The number of models that each node has stored so far; changed in place.
+    """
     for e in range(nodes.size):
         i, model = nodes[e], models[e]
         if heard.size > 0:
@@ -143,7 +199,25 @@ def receive(nodes, models, hops, by_score, published, rows, heard, held, distanc
 
 @kernel
 def perturb_models(nodes, cycle, kind, scale, honest, key, w):
-    """Add noise to the models w [nodes, models, features]: functions of the node and the cycle."""
+    """Add noise to models; it depends on the node and the cycle.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The nodes that add noise.
+    cycle : int
+        The current cycle.
+    kind : int
+        GAMMA, LAPLACE, or SHARE for a share of Gamma-norm noise.
+    scale : array of float64, shape (nodes,)
+        The scale of the noise; 0: no noise.
+    honest : int
+        For SHARE, the number of shares that make up the complete noise.
+    key : uint64
+        The key of the draws.
+    w : array of float64, shape (nodes, models, features)
+        The models; changed in place.
+    """
     features = w.shape[2]
     for e in range(nodes.size):
         for m in range(w.shape[1] if scale[e] > 0 else 0):
@@ -157,31 +231,31 @@ def perturb_models(nodes, cycle, kind, scale, honest, key, w):
 
 
 class Groups(NamedTuple):
-    """Some groups: their curators, and the members of one after the other; group g has edges[g] … edges[g+1]−1."""
+    """A set of groups: their curators, and the members of all groups; group g has members edges[g] … edges[g+1]−1."""
 
     curators: Nodes
     members: Nodes
     edges: NDArray[np.int64]
 
     def each(self, of_group: NDArray[Any]) -> NDArray[Any]:
-        """For each member what its group has."""
+        """Return for each member the value of its group."""
         return np.repeat(of_group, np.diff(self.edges))
 
     def number(self, of_member: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """How many members of each group are so."""
+        """Return the number of marked members of each group."""
         total = np.concatenate([[0], np.cumsum(of_member)])
         return np.asarray(np.diff(total[self.edges]), np.int64)
 
     def only(self, groups: NDArray[np.bool_]) -> Groups:
-        """Those of the groups."""
+        """Return the marked groups."""
         members = self.members[self.each(groups)]
         return Groups(self.curators[groups], members, edges_of(np.diff(self.edges)[groups]))
 
     def less(self, members: NDArray[np.bool_]) -> Groups:
-        """The same groups with those of their members."""
+        """Return the same groups with the marked members only."""
         return Groups(self.curators, self.members[members], edges_of(self.number(members)))
 
 
 def edges_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each of several runs of such sizes begins, and where the last one ends."""
+    """Return where each of several consecutive parts of these sizes begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

@@ -1,9 +1,9 @@
 """Groups of nodes publish the noisy mean of their models; nodes vote with what they receive (Asplund & Frøystad 2015).
 
-An aggregation takes three turns: a group forms; its members send their models to the curator, which costs them budget;
-the curator publishes the mean of what has arrived, if enough has. Who is not there to send is missing from the mean,
-and a group whose curator leaves, or that falls below the quorum, ends without a result: its members are free again, but
-what they have sent counts as spent.
+An aggregation takes three cycles. First a group forms. Then its members send their models to the curator, which costs
+them budget. Last, the curator publishes the mean of the models that have arrived, if these reach the quorum. Members
+that are offline when they should send are missing in the mean. A group ends without a result if its curator leaves or
+if it falls below the quorum. Its members are free again, but the budget of the models they have sent stays spent.
 """
 
 from __future__ import annotations
@@ -51,58 +51,79 @@ FREE, FORMED, SENT = range(3)
 
 
 class GroupAggregationConfig(LayerConfig):
-    """How groups form, what they publish, and how it is protected."""
+    """The settings of group aggregation: groups, noise, publication and prediction."""
 
     local: Layer[RegularisedErm] = Field(description="the layer of the nodes' own models, without noise")
-    peers: Layer[Overlay[Any]] | None = Field(None, description="the overlay that groups form and models spread over")
-    group: int = Field(ge=1, description="nodes of a group, g")
-    quorum: int | None = Field(None, ge=1, description="members whose models must arrive; default: all of the group")
+    peers: Layer[Overlay[Any]] | None = Field(
+        None, description="the overlay for formation = “overlay” and for gossip; required there"
+    )
+    group: int = Field(ge=1, description="the number of nodes per group, g")
+    quorum: int | None = Field(
+        None, ge=1, description="the number of members whose models must arrive; default: all members of the group"
+    )
     formation: Literal["central", "overlay"] = Field(
-        "central", description="a central agent draws groups at random, or nodes propose themselves to their views"
+        "central",
+        description="“central”: a central agent draws groups at random; “overlay”: nodes propose groups to their views",
     )
     epsilon: float = Field(
         ge=1e-6,
         allow_inf_nan=True,
-        description="the budget of each record (or node) over all aggregations; inf: no noise",
+        description="the budget ε of each record (or node) over all aggregations; inf: no noise",
     )
     aggregation_epsilon: float | None = Field(
-        None, ge=1e-6, description="what an aggregation costs, ε_A; default: the whole budget"
+        None, ge=1e-6, description="the cost ε_A of an aggregation; default: the complete budget"
     )
-    unit: Literal["record", "node"] = Field("record", description="what ε protects: one record, or all of a node")
+    unit: Literal["record", "node"] = Field(
+        "record", description="what ε protects: one record, or all records of a node"
+    )
     trust: Literal["none", "honest", "curator", "as-published"] = Field(
         "none",
-        description="whom members trust: nobody, each adds all the noise itself; that `honest` members each add their "
-        "share; the curator, which adds it; or as in the source, with the true ε told",
+        description="whom members trust: nobody, so each member adds the complete noise (“none”); a number of `honest` "
+        "members, which add their shares of the noise; the curator, which adds the noise; or the curator with the "
+        "noise of the source (“as-published”), for which golfsim reports the true ε",
     )
-    honest: int | None = Field(None, ge=1, description="trust = “honest”: how many members are sure to add their share")
+    honest: int | None = Field(
+        None, ge=1, description="trust = “honest”: the number of members that certainly add their share of the noise"
+    )
     sum: Literal["masked", "plain"] = Field(
-        "masked", description="whether masks hide a member's model from the curator, or it sees it as in the source"
+        "masked", description="hide the models of members from the curator by masks, or show them, as in the source"
     )
     publish: Literal["party", "all", "gossip"] = Field(
         "party",
-        description="who gets the mean: those of the group who sent a model, all online, or whom gossip reaches",
+        description="who receives the mean: the members that sent a model, all online nodes, or the nodes that gossip "
+        "reaches",
     )
-    hops: int = Field(10, ge=1, le=10_000, description="gossip: how far a model is passed on")
-    fanout: int = Field(1, ge=1, description="gossip: to how many neighbours a node passes a model that is new to it")
+    hops: int = Field(10, ge=1, le=10_000, description="gossip: the largest number of hops of a model")
+    fanout: int = Field(1, ge=1, description="gossip: the number of neighbours to which a node forwards a new model")
     predict: Literal["ensemble", "aggregated"] = Field(
-        "ensemble", description="the vote of the local and all received models, or of the received ones alone"
+        "ensemble",
+        description="predict by the vote of the local and all received models, or of the received models alone",
     )
     tie: Literal["first", "last", "random", "score"] = Field(
-        "first", description="what a tied vote means: the first class, the last, any, or what scores say"
+        "first",
+        description="the class of a tied vote: the first class, the last class, a random one, or that of the scores",
     )
-    local_weight: float = Field(1.0, ge=0, description="votes of the local model; a received one has one")
-    cap: int | None = Field(None, ge=1, description="received models that a node keeps; default: all")
+    local_weight: float = Field(
+        1.0, ge=0, description="the number of votes of the local model; a received model has one vote"
+    )
+    cap: int | None = Field(
+        None, ge=1, description="the largest number of received models that a node stores; default: no limit"
+    )
     prune: Literal["oldest", "score"] = Field(
-        "oldest", description="which model goes when the cap is reached: the oldest, or the worst on the own records"
+        "oldest",
+        description="the model that is deleted when the cap is reached: the oldest one, or the one with the most "
+        "mistakes on the node's own records",
     )
-    min_records: int = Field(1, ge=1, description="nodes with fewer records take no part")
+    min_records: int = Field(
+        1, ge=1, description="the smallest number of records of a node that takes part in aggregations"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> GroupAggregationConfig:
         if self.quorum is not None and self.quorum > self.group:
-            raise ValueError(f"quorum: expected at most {self.group}, as “group” says; got {self.quorum}")
+            raise ValueError(f"quorum: expected at most {self.group}, the value of “group”; got {self.quorum}")
         if (self.trust == "honest") != (self.honest is not None):
-            raise ValueError("honest: belongs to trust = “honest”, which needs it")
+            raise ValueError("honest: required with trust = “honest”, and not allowed otherwise")
         if self.honest is not None and self.honest > self.needed:
             raise ValueError(f"honest: expected at most {self.needed}, the quorum; got {self.honest}")
         if self.peers is None and (self.formation == "overlay" or self.publish == "gossip"):
@@ -110,36 +131,36 @@ class GroupAggregationConfig(LayerConfig):
         if self.cost > self.epsilon:
             raise ValueError(f"aggregation_epsilon: expected at most {self.epsilon:g}, the budget; got {self.cost:g}")
         if self.aggregation_epsilon is not None and math.isinf(self.epsilon):
-            raise ValueError("aggregation_epsilon: a part of a finite budget; with epsilon = inf there is no noise")
+            raise ValueError("aggregation_epsilon: epsilon = inf has no noise, so an aggregation has no cost")
         return self
 
     @model_validator(mode="after")
     def _keeps_secrets(self) -> GroupAggregationConfig:
         if self.honest is not None and self.sum == "masked" and self.honest + self.needed <= self.group:
             most = self.group - self.honest
-            raise ValueError(f"quorum: expected more than {most}: so many who are not honest could lift all masks")
+            raise ValueError(f"quorum: expected more than {most}: {most} dishonest members could remove all masks")
         if self.publish == "gossip" and self.prune == "score":
-            raise ValueError("prune: what a node passes on would tell which models fit its records; take “oldest”")
+            raise ValueError("prune: with gossip, “score” would reveal which models fit a node's records; use “oldest”")
         return self
 
     @property
     def needed(self) -> int:
-        """The quorum."""
+        """The quorum; by default all members."""
         return self.quorum or self.group
 
     @property
     def cost(self) -> float:
-        """ε_A."""
+        """The cost ε_A of an aggregation."""
         return self.aggregation_epsilon or self.epsilon
 
     @property
     def times(self) -> int:
-        """In how many aggregations a node can take part."""
+        """The number of aggregations in which a node can take part."""
         return 1 if math.isinf(self.epsilon) else int(self.epsilon / self.cost * (1 + 1e-9))
 
 
 class GroupAggregation(Learner[GroupAggregationConfig]):
-    """Published means of groups, and at every node the ensemble of its own model and those it has received."""
+    """Groups publish noisy means of their models; a node predicts with its own model and the means it has received."""
 
     Config = GroupAggregationConfig
     accepts = frozenset({"loss", "partition"})
@@ -169,16 +190,16 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
     )
 
     def setup(self, world: World) -> None:
-        """Everybody free, nothing published."""
+        """Allocate the state: no groups and no published models yet."""
         config, local = self.config, self.config.local
         if local.config.noise != "none":
-            hint = 'noise = "none" in that layer: the mean is what is published, and gets noise of its own'
-            raise UserError(f"“{local.name}” has noisy models already", key=f"{self.name}.local", hint=hint)
+            hint = 'use noise = "none" in that layer: only the mean is published, and noise is added to it'
+            raise UserError(f"“{local.name}” already has noisy models", key=f"{self.name}.local", hint=hint)
         self._refuse_what_cannot_be(world.nodes)
         records = local.config.records
         self._shape = (records.models, records.features)
         self._noisy = not math.isinf(config.epsilon)
-        loose = config.trust == "as-published"  # then the true ε tells what records longer than 1 cost
+        loose = config.trust == "as-published"  # the true ε accounts for records longer than 1
         if self._noisy and not loose:
             refuse_unfit(records, "l2", self.name, "epsilon")
         self._length = longest(records, "l2") if loose else 1.0
@@ -195,8 +216,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         if config.group > nodes:
             raise UserError(f"a group of {config.group} cannot form among {nodes} nodes", key=f"{self.name}.group")
         if config.prune == "score" and records.rows.folded:
-            what = f"“{records.name}” has no labels to count mistakes with"
-            raise UserError(what, key=f"{self.name}.prune", hint='prune = "oldest"')
+            what = f"“{records.name}” has no labels, which “score” needs to count mistakes"
+            raise UserError(what, key=f"{self.name}.prune", hint='use prune = "oldest"')
 
     def _check_memory(self, nodes: int, room: int) -> None:
         need = nodes * (room * 6 + self._bytes_heard) + (self._most * 4 + nodes * 8) * int(np.prod(self._shape))
@@ -204,12 +225,12 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             what = (
                 f"{self._most} published models, up to {room} at each of {nodes} nodes, need {readable(need)} of memory"
             )
-            hint = "set a cap, or let a node take part less often: raise aggregation_epsilon"
+            hint = "set a cap, or increase aggregation_epsilon, so that nodes take part less often"
             raise UserError(f"{what}; {readable(available())} are available", key=f"{self.name}.cap", hint=hint)
 
     @property
     def _bytes_heard(self) -> int:
-        """A bit for each model at each node: gossip brings what is there, or was and made room for another."""
+        """The bytes per node for one bit per published model, so that gossip delivers every model at most once."""
         return -(-self._most // 8) if self.config.publish == "gossip" else 0
 
     def _allocate(self, world: World, room: int) -> None:
@@ -217,9 +238,9 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.group_of = np.full(nodes, NOBODY, np.int32)  # the curator of each node's group
         self.phase = np.zeros(nodes, np.int8)  # of the group of each curator
         self.begun = np.zeros(nodes, np.int32)  # the cycle in which a node's group formed
-        self.ready = np.zeros(nodes, np.bool_)  # who has not lost since then what it agreed on
-        self.sent = np.zeros(nodes, np.bool_)  # who has sent its model to the curator
-        self.arrived = np.zeros(nodes, np.bool_)  # whose model the curator has
+        self.ready = np.zeros(nodes, np.bool_)  # nodes that still have the keys they agreed on
+        self.sent = np.zeros(nodes, np.bool_)  # nodes that have sent their model to the curator
+        self.arrived = np.zeros(nodes, np.bool_)  # nodes whose model the curator has received
         kind = np.uint64 if config.sum == "masked" else np.float64
         self.upload = np.zeros((nodes, int(np.prod(self._shape))), kind)
         self.sent_records, self.sent_lam = np.zeros(nodes), np.zeros(nodes)  # n and λ of the model that was sent
@@ -228,21 +249,21 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.published = np.zeros((self._most, *self._shape), np.float32)
         self.number = 0  # of models published so far
         self.held = np.full((nodes, room), NOBODY, np.int32)  # received models
-        self.distance = np.full((nodes, room), NOBODY, np.int16)  # hops behind a model still to be passed on
-        self.received = np.zeros(nodes, np.int32)  # models that were put into `held` so far
-        self.heard = np.zeros((nodes, self._bytes_heard), np.uint8)  # bit by bit: of which models
-        self.worst = 0.0  # the ε that an aggregation as published has truly cost
-        self.counts = np.zeros(4, np.int64)  # groups formed, published; rounds; members lost on the way
+        self.distance = np.full((nodes, room), NOBODY, np.int16)  # hops so far of a model that is to be forwarded
+        self.received = np.zeros(nodes, np.int32)  # number of models put into `held` so far
+        self.heard = np.zeros((nodes, self._bytes_heard), np.uint8)  # one bit per model that a node has received
+        self.worst = 0.0  # the largest true ε of an aggregation as published
+        self.counts = np.zeros(4, np.int64)  # groups formed; groups published; rounds; models that did not arrive
         self.ledger = Ledger(UniformSchedule(kind="uniform", visits=config.times), config.times * config.cost, nodes)
 
     def start(self, world: World, nodes: Nodes) -> None:
-        """A node that is back afresh has lost keys and what it received; what it spent stays spent."""
+        """Reset these nodes: they lose their keys and the models they received. The spent budget stays."""
         self.held[nodes] = self.distance[nodes] = NOBODY
         self.received[nodes] = self.heard[nodes] = 0
         self.ready[nodes] = False
 
     def step(self, world: World) -> None:
-        """Publish what has arrived, send what groups have agreed on, form new groups, pass models on."""
+        """Forward models, publish means, send models to curators, and form new groups."""
         self._leave(world)
         self._keep_old(world)
         if self.config.publish == "gossip":
@@ -251,19 +272,19 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self._send(world)
         self._form(world)
 
-    # Who is in a group
+    # Membership in groups
 
     def _lasts(self, world: World) -> NDArray[np.bool_]:
-        """Whose group is under way: its curator has been there since it formed, and not ended it.
+        """Return the nodes whose group is active: its curator has been online since it formed, and has not ended it.
 
-        Nothing changes at a node that is offline, so its entries may be those of a group that is over.
+        The state of an offline node does not change, so it may still refer to a group that has ended.
         """
         curator = self.group_of
         there = world.online[curator] & (world.since[curator] <= self.begun) & (self.begun[curator] == self.begun)
         return np.asarray(there & (curator != NOBODY) & (self.phase[curator] != FREE))
 
     def _leave(self, world: World) -> None:
-        """Online nodes whose group is over are free."""
+        """Free the online nodes whose group has ended."""
         self._free(np.flatnonzero(world.online & (self.group_of != NOBODY) & ~self._lasts(world)))
 
     def _free(self, nodes: NDArray[Any]) -> None:
@@ -272,7 +293,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.phase[nodes] = FREE
 
     def _groups(self, world: World, phase: int) -> Groups:
-        """The groups in a phase, with all who belonged to them when they formed and agreed, gone or not."""
+        """Return the groups in a phase, with all members since they formed, online or not."""
         members = np.flatnonzero(self._lasts(world)).astype(np.int32)
         members = members[self.phase[self.group_of[members]] == phase]
         members = members[np.argsort(self.group_of[members], kind="stable")]
@@ -282,23 +303,23 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
     # Forming groups
 
     def able(self, world: World) -> NDArray[np.bool_]:
-        """Who can take part: online, with a model of enough records, enough budget, and in no group."""
+        """Return the nodes that can join a group: online, in no group, with enough records and budget."""
         left = self.ledger.visits < self.config.times
         return np.asarray(left & self._fit() & world.online & (self.group_of == NOBODY))
 
     def _fit(self) -> NDArray[np.bool_]:
-        """Who has a model of enough records."""
+        """Return the nodes that have a model of enough records."""
         local = self.config.local
         return np.asarray((local.lam > 0) & (local.stop - local.first >= self.config.min_records))
 
     def _may_ever(self) -> NDArray[np.bool_]:
-        """Who has budget left, and has or will have enough records."""
+        """Return the nodes that have budget left, and have or will have enough records."""
         local = self.config.local.config
         enough = local.records.capacity() >= max(self.config.min_records, local.min_records)
         return np.asarray(enough & (self.ledger.visits < self.config.times))
 
     def _form(self, world: World) -> None:
-        """Form groups, and keep those in which enough members have heard all that they need to take part."""
+        """Form groups, and keep those in which enough members have received all messages they need."""
         able = self.able(world)
         if able.sum() < self.config.group:
             return
@@ -318,7 +339,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self._leave(world)
 
     def _drawn(self, world: World, able: NDArray[np.bool_]) -> Nodes:
-        """The central agent's way: a random order, cut into groups; each group's first is its curator."""
+        """Divide the nodes, in random order, into groups; the first node of a group is its curator."""
         nodes, size = np.flatnonzero(able).astype(np.int32), self.config.group
         nodes = nodes[rng.permutation(self.key("group"), world.cycle, nodes.size)]
         members = nodes[: nodes.size // size * size]
@@ -326,7 +347,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return members
 
     def _gathered(self, world: World, able: NDArray[np.bool_]) -> Nodes:
-        """From views: whoever acts first proposes first."""
+        """Form groups from views; nodes propose in acting order."""
         assert self.config.peers is not None
         links, before = self.config.peers.links(world), self.group_of != NOBODY
         nothing = np.empty(0, np.int64)
@@ -337,7 +358,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return np.flatnonzero((self.group_of != NOBODY) & ~before).astype(np.int32)
 
     def _told(self, world: World, kind: str, src: Nodes, dst: Nodes, size: int) -> NDArray[np.bool_]:
-        """Which messages between members and their curators arrive; a node needs none to itself."""
+        """Send messages between members and curators and return which arrive.
+
+        A node needs no message to itself.
+        """
         apart = src != dst
         heard = np.ones(src.size, np.bool_)
         k = np.arange(max(1, int(apart.sum())), dtype=np.int64)
@@ -345,7 +369,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return heard
 
     def _agree_on_keys(self, world: World, members: Nodes, curators: Nodes, there: NDArray[np.bool_]) -> None:
-        """Keys and shares of secrets go to the curator and back; who misses one of the four messages is out."""
+        """Exchange keys and shares of secrets through the curator; a node that misses one of four messages leaves."""
         each = self.config.group - 1
         sizes = (secure_sum.KEY_BYTES, each * secure_sum.KEY_BYTES, each * secure_sum.SHARE_BYTES)
         for kind, size in zip(("key", "keys", "share", "shares"), (*sizes, sizes[2]), strict=True):
@@ -356,13 +380,13 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
     # Sending models
 
     def _send(self, world: World) -> None:
-        """Members of groups that have formed spend, and send what the curator may see of their model."""
+        """Let members of formed groups spend budget and send their (noisy or masked) models to the curator."""
         groups, local = self._groups(world, FORMED), self.config.local
         members = groups.members
         there = world.online[members] & self.ready[members] & self._fit()[members]
         senders = members[there]
         charged = self.ledger.charge(senders)
-        assert charged.all()  # who is `_fit` has budget left
+        assert charged.all()  # members of a group have budget left
         self.sent[senders] = True
         self.sent_records[senders], self.sent_lam[senders] = (local.stop - local.first)[senders], local.lam[senders]
         self.upload[senders] = self._words(groups, there, self._models_of(world, groups, there))
@@ -373,7 +397,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.counts[3] += members.size - int(self.arrived[senders].sum())
 
     def _words(self, groups: Groups, there: NDArray[np.bool_], w: NDArray[np.float64]) -> NDArray[Any]:
-        """What those of the members who are there send: their models, or integers with the masks of all members."""
+        """Return what the members that are `there` send: their models, or integers with masks."""
         flat = w.reshape(len(w), self.upload.shape[1])
         if self.config.sum == "plain":
             return flat
@@ -385,14 +409,14 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return sent[there]
 
     def _keep_old(self, world: World) -> None:
-        """Those who send an old model keep the first one they have when they begin to be bad."""
+        """Store the models that adversarial nodes will send: the first one they have from their start cycle on."""
         nodes = world.tampering.keeps_old()
         begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle) & (self.config.local.lam[nodes] > 0)
         self.old[begins] = self.config.local.w[nodes[begins]]
         self.old_kept |= begins
 
     def _models_of(self, world: World, groups: Groups, there: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """What those who are there put into the sum: models, forged or not, with the noise that is theirs to add."""
+        """Return what the members that are `there` add to the sum: models, possibly forged, with their noise."""
         senders, config = groups.members[there], self.config
         w = np.empty((senders.size, *self._shape))
         flat, old = (a.reshape(-1, self._shape[1]) for a in (config.local.w, self.old))
@@ -406,9 +430,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return w
 
     def _moves(self, nodes: Nodes) -> NDArray[np.float64]:
-        """How far one record (or all of a node) can move each model that nodes have sent.
+        """Return the sensitivity of each sent model to one record (or to all records of a node).
 
-        2/(nλ), or 2/λ for all records; twice τ/λ for what the solver leaves open, and what fixed-point numbers do.
+        It is 2/(nλ), or 2/λ for all records, plus 2τ/λ for the tolerance of the solver, and the rounding error of
+        fixed-point numbers.
         """
         n, lam = self.sent_records[nodes], self.sent_lam[nodes]
         changed = 1 / n if self.config.unit == "record" else np.ones(n.size)
@@ -416,12 +441,12 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return np.asarray(2 * (self._length * changed + self.config.local.config.tolerance) / lam + rounded)
 
     def _scale(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of Gamma-norm noise that covers such moves of each of a node's models at ε_A."""
+        """Return the scale of Gamma-norm noise for these sensitivities; all models of a node together cost ε_A."""
         return np.asarray(moves * self._shape[0] * (1 + ROUNDING) / self.config.cost)
 
     @staticmethod
     def _largest(groups: Groups, of_member: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The largest number of each group; 0 where it has no member."""
+        """Return the largest value in each group; 0 for groups without members."""
         found = np.zeros(groups.curators.size)
         np.maximum.at(found, groups.each(np.arange(groups.curators.size)), of_member)
         return found
@@ -429,7 +454,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
     # Publishing
 
     def _publish(self, world: World) -> None:
-        """Groups of which enough has arrived publish; all that have sent are over."""
+        """Publish the means of groups with a quorum, and end all groups whose members have sent."""
         groups = self._groups(world, SENT)
         enough = groups.number(self.arrived[groups.members]) >= self.config.needed
         if self.config.sum == "masked":
@@ -439,7 +464,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self._free(groups.members[world.online[groups.members]])
 
     def _means(self, world: World, groups: Groups) -> NDArray[np.float64]:
-        """The mean of the models that have arrived in each group, with the curator's noise if that is trusted."""
+        """Return the mean of the models that have arrived in each group, with the curator's noise if it is trusted."""
         arrived = self.arrived[groups.members]
         sums = self._sums(groups, arrived)
         mean = (sums / groups.number(arrived)[:, None]).reshape(-1, *self._shape)
@@ -460,7 +485,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return secure_sum.to_numbers(words)
 
     def _answers(self, world: World, groups: Groups) -> NDArray[np.int64]:
-        """How many members of each group reveal to the curator what takes the masks off."""
+        """Return the number of members of each group that send the curator the secrets to remove the masks."""
         size, arrived = self.config.group, self.arrived[groups.members]
         members, curators = groups.members[arrived], groups.each(groups.curators)[arrived]
         asked = self._told(world, "unmask", curators, members, size * 4) & self.ready[members]
@@ -470,7 +495,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return groups.less(arrived).number(asked)
 
     def _add_noise(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
-        """The curators' noise: for the quorum, or as published for the smallest member alone and on each coordinate."""
+        """Add the curators' noise: for the quorum, or as published (per coordinate, for the smallest member)."""
         moves = self._largest(groups, self._moves(groups.members))
         if self.config.trust == "curator":
             scale, kind = self._scale(moves / self.config.needed), GAMMA
@@ -481,16 +506,16 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         perturb_models(groups.curators, world.cycle, kind, scale, 1, self.key("noise"), mean)
 
     def _scale_as_published(self, groups: Groups) -> NDArray[np.float64]:
-        """2/(n_min ε_A λ) with the λ of the scenario's form, for each group."""
+        """Return the published scale 2/(n_min ε_A λ) of each group, with λ in the form of the scenario."""
         local, n, lam = self.config.local.config, self.sent_records[groups.members], self.sent_lam[groups.members]
         given = local.as_sum(lam, n) if local.lambda_form == "sum" else lam
         few, weak = self._largest(groups, 1 / n), self._largest(groups, 1 / given)
         return np.asarray(2 * self._shape[0] * few * weak / self.config.cost)
 
     def _spread(self, world: World, groups: Groups, mean: NDArray[np.float64]) -> None:
-        """Publish each group's model to those who have sent theirs, to all, or to the curator's neighbours and on."""
+        """Publish the model of each group: to the members that sent a model, to all nodes, or by gossip."""
         models = self.number + np.arange(groups.curators.size)
-        with np.errstate(over="ignore"):  # then it is infinite, and the run ends naming the layer
+        with np.errstate(over="ignore"):  # an infinite model ends the run with an error that names the layer
             self.published[models] = mean
         self.number += models.size
         self.counts[1] += models.size
@@ -511,18 +536,20 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     @property
     def _model_bytes(self) -> int:
-        """Of a published model: single precision."""
+        """The size of a published model in bytes, in single precision."""
         return int(np.prod(self._shape)) * 4
 
     def _pass_on(self, world: World) -> None:
-        """Every node passes each model that is new to it to some neighbours, once, as far as hops allow."""
+        """Let every node forward each new model once to some neighbours, up to the largest number of hops."""
         assert self.config.peers is not None
         node, place = np.nonzero((self.distance >= 0) & world.online[:, None])
         model, distance = self.held[node, place], self.distance[node, place]
         self.distance[node, place] = NOBODY
         on = distance < self.config.hops
         holders, model, distance = node[on].astype(np.int32), model[on].astype(np.int64), distance[on]
-        nth = np.arange(holders.size) - np.searchsorted(holders, holders)  # of the models that a node passes on
+        nth = np.arange(holders.size) - np.searchsorted(
+            holders, holders
+        )  # number among the models that a node forwards
         for k in range(self.config.fanout):
             peer = self.config.peers.choose(world, holders, self.key("gossip"), nth * self.config.fanout + k)
             number = np.arange(max(1, holders.size), dtype=np.int64) * self.config.fanout + k
@@ -530,19 +557,19 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             self._receive(peer[arrives], model[arrives], (distance[arrives] + 1).astype(np.int16))
 
     def _receive(self, nodes: Nodes, models: NDArray[Any], hops: NDArray[np.int16]) -> None:
-        """Give each node a model it has not; one more than the cap costs it another."""
+        """Let each node store a model that is new to it; at the cap another model is deleted."""
         rows, by_score = self.config.local.config.records.rows, self.config.prune == "score"
         state = self.heard, self.held, self.distance, self.received
         receive(nodes, models, hops, by_score, self.published, rows, *state)
 
-    # What nodes predict
+    # Prediction
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
-        """All but the published models, of which there may be as many as nodes."""
+        """Return all arrays except the published models, even if there are as many models as nodes."""
         return {name: array for name, array in super().of_nodes(world).items() if name != "published"}
 
     def holders(self, world: World) -> Nodes:
-        """Online nodes that follow the protocol and have a model to predict with."""
+        """Return the online nodes that follow the protocol and have a model to predict with."""
         nodes = super().holders(world)
         there = self.held[nodes, 0] != NOBODY
         if self.config.predict == "ensemble" and self.config.local_weight > 0:
@@ -550,11 +577,11 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return np.asarray(nodes[there], np.int32)
 
     def scores(self, nodes: Nodes, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Votes of each node's models."""
+        """Return the votes of the models of each node."""
         return self._votes(nodes, x, self.config.local_weight if self.config.predict == "ensemble" else 0.0)
 
     def others(self, nodes: Nodes, x: NDArray[np.float32]) -> dict[str, NDArray[np.int32]]:
-        """Side by side: the class by the local model alone, and by the received ones alone (−1: there are none)."""
+        """Return the classes by the local model alone and by the received models alone (−1: no such model)."""
         local = classify(self.config.local.scores(nodes, x))
         received = classify(self._votes(nodes, x, 0.0))
         local[:, self.config.local.lam[nodes] == 0] = NOBODY
@@ -562,7 +589,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return {"local": local, "aggregated": received}
 
     def _votes(self, nodes: Nodes, x: NDArray[np.float32], local_weight: float) -> NDArray[Any]:
-        """The vote of the local model, with its weight where a node has one, and of what each has received."""
+        """Return the votes of the local model, with its weight, and of the received models."""
         from scipy.sparse import coo_array
 
         local, held = self.config.local, self.held[nodes]
@@ -576,34 +603,40 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return ensemble.vote(models, weight, nodes, x, self.config.tie, self.key("tie"))
 
     def ages(self, nodes: Nodes) -> NDArray[np.int32]:
-        """How many models each node has received and kept."""
+        """Return the number of received models that each node stores."""
         return np.asarray((self.held[nodes] != NOBODY).sum(axis=1), np.int32)
 
-    # What is said of it
+    # Guarantee and metrics
 
     @property
     def touches_private_data(self) -> bool:
-        """Through the local models, unless these fit what was published already."""
+        """Whether the local models are fitted to records that are not published."""
         return not isinstance(self.config.local.config.records, Published)
 
     def released(self) -> NDArray[np.float64]:
-        """The published means; where nobody is trusted what each member sends, which all others together can tell."""
+        """Return the published means, or, if nobody is trusted, what each member sends.
+
+        All other members together could compute the latter.
+        """
         if self.config.trust == "none":
             return self.upload.ravel().astype(np.float64)
         return self.published.ravel().astype(np.float64)
 
     def audited(self) -> Audited:
-        """One group, of none but those who are sure to add their share, for a few aggregations and one too many."""
+        """Return an audit of one group, only of members that certainly add their share of the noise.
+
+        It has a few aggregations, and one more than the budget allows if that is possible.
+        """
         config = self.config
         members = config.honest or config.group
         cycles = 2 * min(config.times + 1, 4) + 1
         changes: dict[str, Any] = {"group": members, "quorum": min(config.needed, members), "min_records": 1}
         if config.trust == "none":
-            changes["sum"] = "plain"  # masks hide from the curator what those who collude with it can tell
+            changes["sum"] = "plain"  # masks hide models from the curator, but not from members that collude with it
         return Audited(nodes=members, records=CROWD, cycles=cycles, norm="l2", changes=changes)
 
     def guarantee(self) -> Guarantee:
-        """ε over all aggregations that a node can take part in."""
+        """Return ε over all aggregations in which a node can take part."""
         config, local = self.config, self.config.local.config
         if not self._noisy:
             return Guarantee(None, config.unit) if self.touches_private_data else config.local.guarantee()
@@ -611,10 +644,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         for holds, why in (
             (local.penalty == "lasso", "Lasso’s minimum has no bounded sensitivity"),
             (local.solver != "exact", "a descent that stops early has no bounded sensitivity"),
-            (isinstance(local.lam, str), "λ was chosen on the records themselves, unaccounted"),
+            (isinstance(local.lam, str), "λ was chosen on the records without accounting"),
         ):
             if holds:
-                return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was asked for)")
+                return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was requested)")
         epsilon = asked if config.trust != "as-published" else self.worst * config.times
         found = local.records.guarantee_of(epsilon, config.unit)
         return Guarantee(
@@ -622,7 +655,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         )
 
     def _trusted(self, asked: float) -> str:
-        """What the guarantee rests on."""
+        """Return the assumptions of the guarantee."""
         config = self.config
         sees = "curator trusted" + ("" if config.sum == "masked" else ", who sees every model")
         shares = f"if {config.honest} of the members in each mean add their share of the noise"
@@ -630,15 +663,15 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             "none": "",
             "honest": shares if config.sum == "masked" else f"{shares}; {sees}",
             "curator": sees,
-            "as-published": f"as published, where ε = {asked:g} was asked for; {sees}",
+            "as-published": f"as published, for a requested ε = {asked:g}; {sees}",
         }[config.trust]
 
     def times(self) -> dict[str, float]:
-        """Seconds spent on masks."""
+        """Return the seconds spent on masks."""
         return {"masks_s": self._seconds}
 
     def observe(self, world: World) -> dict[str, float]:
-        """Groups, rounds, what was spent, and whether anything more can happen."""
+        """Return the numbers of groups and rounds, the spent budget, and whether the protocol has finished."""
         formed, published, rounds, missed = self.counts.tolist()
         under_way = np.unique(self.group_of[self._lasts(world)]).size
         passing = bool((self.distance[world.online] >= 0).any())

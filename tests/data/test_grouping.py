@@ -122,7 +122,7 @@ def test_no_answers_move_nothing_and_a_wrong_range_is_refused():
     search = QuantileSearch(0, 10, response(1.0))
     search.update(0, 0)
     assert (search.value, search.step, search.margin()) == (5, 5, 1)
-    with pytest.raises(UserError, match="lower bound comes first"):
+    with pytest.raises(UserError, match="expected the lower bound first"):
         QuantileSearch(10, 0, response(1.0))
 
 

@@ -57,7 +57,7 @@ def test_members_are_disjoint_and_of_the_size_asked_for():
     assert np.unique(nodes).size == nodes.size
 
 
-def test_who_is_bad_is_a_function_of_the_seed():
+def test_the_choice_of_adversarial_nodes_depends_on_the_seed_only():
     who = [Tampering(configs({"kind": "noise", "share": 0.3}), seed, 100).members[0][1] for seed in (1, 1, 2)]
     assert np.array_equal(who[0], who[1])
     assert not np.array_equal(who[0], who[2])
@@ -79,7 +79,7 @@ def test_an_impossible_adversary_is_refused(table):
         configs(table)
 
 
-def test_nobody_does_harm_before_its_first_cycle():
+def test_no_node_is_adversarial_before_its_first_cycle():
     tampering = Tampering(configs({"kind": "negative", "share": 0.5, "from": 5}), 1, 10)
     assert tampering.forgery(4).kind.size == 0
     assert (tampering.forgery(5).kind == NEGATIVE).sum() == 5
@@ -159,7 +159,7 @@ def one_to_one(kind, delay, models=1, cycles=6, start=1, **golf):
 @pytest.mark.parametrize("delay", [0, 2])
 @pytest.mark.parametrize("models", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_peers_message_arrives_forged_as_of_when_it_was_sent(kind, delay, models):
+def test_an_adversarial_message_is_forged_when_it_is_sent(kind, delay, models):
     start, sent = 3, {}
     for cycle, held, got, age, seed in one_to_one(kind, delay, models, cycles=8, start=start):
         sent[cycle] = held
@@ -225,7 +225,7 @@ def test_learning_from_flipped_labels_alone_learns_the_opposite():
 # ------------------------------------------------------------------------------------------------ observing
 
 
-def test_bad_peers_are_never_observed():
+def test_adversarial_nodes_are_never_observed():
     table = learning_tree(PEERS, GOLF, adversary=[{"kind": "noise", "share": 0.9}], observe={"every": 1, "nodes": 20})
     run = simulation(table)
     seen = []

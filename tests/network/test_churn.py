@@ -32,7 +32,7 @@ def test_without_churn_everybody_is_online_from_the_first_cycle_on():
 
 
 @pytest.mark.parametrize("how", [{"share": 0.3}, {"number": 12}])
-def test_a_crash_takes_so_many_down_for_good(how):
+def test_a_crash_takes_the_given_number_of_nodes_down_for_good(how):
     online = history(make_world(40, churn=[CrashConfig(kind="crash", at=3, **how)]), 8)
     assert online[:2].all()
     assert (online[2:].sum(axis=1) == 28).all()

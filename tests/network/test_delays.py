@@ -259,7 +259,7 @@ def test_the_memory_of_messages_is_predicted_to_the_byte(monkeypatch):
 def test_more_messages_than_memory_are_refused_beforehand(monkeypatch):
     monkeypatch.setattr(transport, "available", lambda: 1000 * BYTES - 1)
     expected = (
-        "up to 1,000 messages can be under way, which needs 35.2 KiB of memory, 35.2 KiB with all layers; "
+        "up to 1,000 messages can be in transit, which needs 35.2 KiB of memory, 35.2 KiB with all layers; "
         "35.2 KiB are available"
     )
     with pytest.raises(UserError, match=expected) as error:
@@ -287,7 +287,7 @@ def test_without_delays_nothing_is_predicted(monkeypatch):
 def test_the_mailboxes_of_all_layers_together_must_fit(monkeypatch):
     monkeypatch.setattr(transport, "available", lambda: 1500 * BYTES)
     second = GOLF | {"name": "again"}
-    with pytest.raises(UserError, match="under way"):
+    with pytest.raises(UserError, match="in transit"):
         simulation(learning_tree(UNIFORM, GOLF, second, number=100, transport={"delay": 10}))
 
 
@@ -315,7 +315,9 @@ def assert_views_are_sound(views, now, online_ever):
     st.booleans(),
     st.integers(0, 10**6),
 )
-def test_newscast_keeps_its_books_and_sound_views_whatever_happens(nodes, view, delay, loss, liveness, cut, seed):
+def test_newscast_counts_all_messages_and_has_valid_views_under_all_faults(
+    nodes, view, delay, loss, liveness, cut, seed
+):
     partition = ({"share": 0.4, "from": 3, "until": 5, "contacts": 2},) if cut else ()
     table = tree(
         VIEWS | {"view": view, "liveness": liveness}, nodes=nodes, cycles=10, seed=seed,
@@ -539,7 +541,7 @@ def test_two_cuts_at_once_make_four_parts():
     assert parts == [2, 4, 4, 2, 0]
 
 
-def test_who_comes_back_during_a_cut_meets_nobody_behind_it():
+def test_a_node_that_returns_during_a_cut_gets_no_contact_on_the_other_side():
     churn = {"kind": "rate", "leave": 0.5, "rejoin": 0.1}
     table = cut_tree(VIEWS | {"view": 3}, cycles=90, until=90, nodes=60, churn=churn)
     run = simulation(table)

@@ -164,7 +164,7 @@ def test_sessions_that_are_far_too_short_are_refused():
 # ------------------------------------------------------------------------------------------------ rates
 
 
-def test_rates_are_probabilities_a_cycle():
+def test_rates_are_probabilities_per_cycle():
     up = history(make_model(kind="rate", leave=0.05, rejoin=0.2), 40)
     assert stats.binomtest(int(up[0].sum()), NODES, 0.8).pvalue > ALPHA
     was, now = up[:-1], up[1:]
@@ -268,7 +268,7 @@ WINDOWED = [
 
 
 @pytest.mark.parametrize("table", WINDOWED, ids=lambda table: table["kind"])
-def test_outside_its_window_a_model_has_everybody_up(table):
+def test_outside_its_window_a_model_has_all_nodes_up(table):
     up = history(make_model(nodes=200, **table, **{"from": 5, "until": 9}), 15)
     assert up[:4].all()
     assert not up[4:9].all(axis=1).any()
@@ -508,7 +508,7 @@ def test_sample_gives_each_node_a_random_one_of_the_traces(tmp_path):
 
 def test_exact_refuses_a_trace_that_is_too_short(tmp_path):
     file = trace_file(tmp_path, "0,1,2", "1,2,3")
-    with pytest.raises(UserError, match=r"trace.csv has 2 nodes, the network 3") as error:
+    with pytest.raises(UserError, match=r"trace.csv has 2 nodes, the network has 3") as error:
         make_model(nodes=3, folder=tmp_path, kind="trace", file=file)
     assert error.value.key == "churn.0.assign"
     assert "repeat" in error.value.hint
@@ -532,9 +532,9 @@ def test_columns_may_stand_in_any_order_among_others(tmp_path):
         ("", "expected the columns node, from, until"),
         ("node,begin,end\n0,1,2\n", "expected the columns node, from, until"),
         ("node,from,until\n", "no interval"),
-        ("node,from,until\n0,1,2\n1,one,2\n", r"trace.csv:3: expected node, from, until with numbers"),
-        ("node,from,until\n0,1,2\n1,3\n", r"trace.csv:3: expected node, from, until with numbers"),
-        ("node,from,until\n0,3,2\n", r"trace.csv:2: expected from ≤ until, got 3.0 and 2.0"),
+        ("node,from,until\n0,1,2\n1,one,2\n", r"trace.csv:3: expected numbers in the columns from and until"),
+        ("node,from,until\n0,1,2\n1,3\n", r"trace.csv:3: expected numbers in the columns from and until"),
+        ("node,from,until\n0,3,2\n", r"trace.csv:2: expected from ≤ until; got 3.0 and 2.0"),
         ("node,from,until\n0,1,inf\n", r"trace.csv:2: expected from ≤ until"),
         ("node,from,until\n0,nan,2\n", r"trace.csv:2: expected from ≤ until"),
     ],
@@ -546,11 +546,11 @@ def test_a_bad_trace_is_refused_with_its_file_and_line(tmp_path, text, message):
     assert error.value.key == "churn.0.file"
 
 
-def test_a_trace_that_is_not_there_or_no_text_is_refused(tmp_path):
+def test_a_missing_or_binary_trace_file_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"none.csv: No such file"):
         make_model(nodes=1, folder=tmp_path, kind="trace", file="none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"node,from,until\n\xff\xfe,1,2\n")
-    with pytest.raises(UserError, match=r"bytes.csv: not a CSV text"):
+    with pytest.raises(UserError, match=r"bytes.csv: not a CSV file"):
         make_model(nodes=1, folder=tmp_path, kind="trace", file="bytes.csv")
 
 

@@ -174,7 +174,7 @@ def test_what_the_perturbations_themselves_give_adds_up_to_the_guarantee(changes
     ("changes", "text"),
     [
         ({}, "ε = 4 per record, proven"),
-        ({"cuts": "exact"}, "not private: ε = 4 per record but for exact cuts, which are not accounted for"),
+        ({"cuts": "exact"}, "not private: ε = 4 per record except for exact cuts, which are not accounted for"),
         (
             {"accounting": "attribute-maximum"},
             "ε = 8 per record, proven: as published, ε = 4 of the label or a single feature; true ε = 8",
@@ -321,7 +321,7 @@ PACKETS = st.lists(
 
 
 @given(PACKETS, st.integers(0, 2**64 - 1), st.integers(1, 7))
-def test_a_member_is_heard_once_a_question_and_nobody_else_ever(sent, noise, parts):
+def test_a_member_is_accepted_once_per_question_and_a_non_member_never(sent, noise, parts):
     seen, accepted = tokens.room_for(len(sent)), []
     for some in np.array_split(np.arange(len(sent)), parts):  # packets come in several turns
         if not some.size:
@@ -586,15 +586,15 @@ def test_c17_8_4_large_subsets_win_at_low_privacy_and_lose_at_high():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"subsets": 20}, "anonml.subsets: 20 subsets of 1 features"),
+        ({"subsets": 20}, "anonml.subsets: 20 subsets of 1 feature each"),
         ({"aggregator": 60}, "anonml.aggregator: there is no node 60"),
-        ({"categories": {"colour": (("red",),)}}, "anonml.categories: there is no column “colour”"),
+        ({"categories": {"colour": (("red",),)}}, "anonml.categories: the data have no column “colour”"),
         ({"rule": "as-published", "epsilon": 1.0, "perturbation": "random-response"}, "anonml.epsilon: with the pub"),
-        ({"data": {"set": "random", "train": 120, "test": 50}}, "data.scale: nobody knows the range"),
-        ({"data": {"set": "segmentation", "scale": ["minmax"]}}, "data.set: AnonML tells two classes apart"),
+        ({"data": {"set": "random", "train": 120, "test": 50}}, "data.scale: the range of the features is not public"),
+        ({"data": {"set": "segmentation", "scale": ["minmax"]}}, "data.set: AnonML needs data with two classes"),
         (
             {"nodes": {"records": 2, "split": {"kind": "feature-skew", "groups": 2, "shift": 0.1}}},
-            "data.scale: nobody knows the range",
+            "data.scale: the range of the features is not public",
         ),
     ],
 )
@@ -608,8 +608,8 @@ def test_what_cannot_be_asked_is_refused(changes, message):
     ("changes", "message"),
     [
         ({"stagger": 3}, "it needs relays of at least 1"),
-        ({"cut_share": 0.5, "cuts": "exact"}, "cut_share belongs to"),
-        ({"cut_share": 0.5, "accounting": "attribute-maximum"}, "cut_share belongs to"),
+        ({"cut_share": 0.5, "cuts": "exact"}, "cut_share requires accounting"),
+        ({"cut_share": 0.5, "accounting": "attribute-maximum"}, "cut_share requires accounting"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(changes, message):

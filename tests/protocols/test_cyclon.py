@@ -139,5 +139,5 @@ def test_links_to_nodes_that_left_vanish():
 
 
 def test_more_descriptors_in_a_message_than_in_a_view_are_refused():
-    with pytest.raises(ScenarioError, match=r"shuffle: expected at most the view \(5\); got 6"):
+    with pytest.raises(ScenarioError, match=r"shuffle: expected at most the length of the view \(5\); got 6"):
         simulation(tree({"name": "peers", "use": "cyclon", "view": 5, "shuffle": 6}))

@@ -370,7 +370,7 @@ def test_the_guarantees_of_layers_that_use_the_same_records_add_up():
     assert together([*parts, Guarantee(1.0, "node")]).epsilon is None
 
 
-def test_a_run_tells_what_all_of_its_layers_give_together():
+def test_a_run_states_the_guarantee_of_all_its_layers_together():
     again = PUBLISHED | {"name": "again", "epsilon": 3.0}
     run = finished(tree(PEERS, PUBLISHED, again, data=TWO, nodes={"records": 2}))
     total = PUBLISHED["epsilon"] + 3.0

@@ -425,7 +425,7 @@ def test_a_walk_follows_links_to_online_neighbours():
             assert (np.diff((places >= 0).astype(int)) <= 0).all()  # once it rests it rests
 
 
-def test_a_walk_over_everybody_goes_to_any_other_online_node_alike():
+def test_a_walk_over_all_nodes_goes_to_every_other_online_node_with_equal_probability():
     run = simulation(walk_tree(WALK | {"hops": 50}, data=DATA | {"train": 12}, cycles=120))
     counts = np.zeros(6)
     for before, path, _ in recorded(run):

@@ -160,7 +160,7 @@ def test_groups_over_views_are_those_of_the_reference(seed, size, loss, view, cu
     assert found == {c: set(members) for c, members in groups.items()}
 
 
-def test_the_central_agent_leaves_fewer_than_a_group_over_and_draws_curators_alike():
+def test_the_central_agent_leaves_less_than_a_group_over_and_draws_curators_uniformly():
     curators = []
     for seed in range(40):
         layer = ended(number=22, cycles=1, seed=seed)
@@ -700,11 +700,11 @@ def test_bytes_and_rounds_of_a_secure_sum_are_logged_and_its_time_is_not():
         ),
         (
             {"local": {"penalty": "lasso"}},
-            "not private: Lasso’s minimum has no bounded sensitivity (ε = 2 was asked for)",
+            "not private: Lasso’s minimum has no bounded sensitivity (ε = 2 was requested)",
         ),
         (
             {"local": {"lambda": "cv"}},
-            "not private: λ was chosen on the records themselves, unaccounted (ε = 2 was asked for)",
+            "not private: λ was chosen on the records without accounting (ε = 2 was requested)",
         ),
     ],
     ids=str,
@@ -737,15 +737,15 @@ def refusal(**keys):
     ("keys", "text"),
     [
         ({"quorum": 5}, "groups.quorum: expected at most 4"),
-        ({"trust": "honest"}, "groups.honest: belongs to trust = “honest”"),
-        ({"honest": 2}, "groups.honest: belongs to trust = “honest”"),
+        ({"trust": "honest"}, "groups.honest: required with trust = “honest”"),
+        ({"honest": 2}, "groups.honest: required with trust = “honest”"),
         ({"trust": "honest", "honest": 4, "quorum": 3}, "groups.honest: expected at most 3"),
         ({"trust": "honest", "honest": 1, "quorum": 3}, "groups.quorum: expected more than 3"),
         ({"formation": "overlay"}, "groups.peers: groups over views and gossip need an overlay"),
         ({"publish": "gossip"}, "groups.peers: groups over views and gossip need an overlay"),
         ({"aggregation_epsilon": 3.0}, "groups.aggregation_epsilon: expected at most 2"),
-        ({"aggregation_epsilon": 1.0, "epsilon": math.inf}, "groups.aggregation_epsilon: a part of a finite budget"),
-        ({"peers": "peers", "publish": "gossip", "prune": "score"}, "groups.prune: what a node passes on"),
+        ({"aggregation_epsilon": 1.0, "epsilon": math.inf}, "groups.aggregation_epsilon: epsilon = inf has no noise"),
+        ({"peers": "peers", "publish": "gossip", "prune": "score"}, "groups.prune: with gossip"),
         ({"epsilon": math.nan}, "groups.epsilon"),
     ],
     ids=str,
@@ -766,10 +766,10 @@ def refused(**keys):
 
 def test_what_shows_only_with_the_data_is_refused_too(monkeypatch):
     assert "a group of 9 cannot form among 8 nodes" in refused(number=8, group=9)
-    assert "has noisy models already" in refused(local={"noise": "output", "epsilon": 1.0})
+    assert "already has noisy models" in refused(local={"noise": "output", "epsilon": 1.0})
     assert "L2 length" in refused(data=SEGMENTATION | {"scale": ["minmax"]})
     monkeypatch.setattr(protocol, "available", lambda: 100)
-    assert "set a cap, or let a node take part less often" in refused()
+    assert "set a cap, or increase aggregation_epsilon" in refused()
 
 
 # Bad peers, and skewed ones
@@ -796,7 +796,7 @@ def test_a_saboteur_sends_the_negative_of_its_model_or_an_old_one(how):
     assert old.layer.published[0] == pytest.approx(mixed.mean(axis=0), abs=1e-6)
 
 
-def test_saboteurs_who_send_noise_spoil_means_and_not_the_sum():
+def test_adversarial_nodes_that_send_noise_spoil_the_means():
     clean, spoilt = (
         ended(epsilon=math.inf, number=8, group=8, adversary=adversaries)
         for adversaries in ([], [{"kind": "noise", "number": 2, "scale": 1e6}])
@@ -832,7 +832,7 @@ def test_a_layer_over_published_records_has_their_guarantee():
 
 
 @needs_jit
-def test_ten_thousand_nodes_take_well_under_a_second_a_cycle():
+def test_ten_thousand_nodes_take_well_under_a_second_per_cycle():
     import time
 
     keys = {"peers": "peers", "formation": "overlay", "group": 10, "aggregation_epsilon": 0.5}

@@ -144,7 +144,7 @@ def test_the_published_random_response_is_refused_where_lies_outweigh_the_truth(
     assert perturbation("random-response", epsilon=edge + 1e-6, values=values, as_published=True).p > 0
     for kind in ("pq", "rappor", "best"):
         assert perturbation(kind, epsilon=edge - 1e-6, values=values, as_published=True).kind != "random-response"
-    with pytest.raises(UserError, match="less than nothing"):
+    with pytest.raises(UserError, match="carries no information"):
         perturbation("random-response", epsilon=edge - 1e-6, values=values, as_published=True)
 
 
@@ -242,7 +242,7 @@ def test_strings_give_away_their_epsilon_and_no_more(kind, epsilon, values):
 
 @needs_jit
 @pytest.mark.parametrize("kind", KINDS)
-def test_too_few_lies_are_found_out(kind):
+def test_too_few_false_answers_are_detected(kind):
     right = perturbation(kind, epsilon=1.0, values=7)
     lies = 0.7
     p = 1 - lies * (1 - right.p) if right.single else right.p

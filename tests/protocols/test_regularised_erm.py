@@ -69,9 +69,9 @@ def test_a_node_holds_the_minimum_of_its_own_records(loss):
         assert layer.w[node, 0] == pytest.approx(naive.erm_minimum(yx_of(layer, node), 0.1, loss), abs=1e-7)
 
 
-def test_without_noise_every_node_keeps_its_model_to_itself():
+def test_without_noise_no_model_leaves_its_node():
     run = finished(table())
-    assert guarantees(run)["local"] == "not private: every node keeps its model to itself"
+    assert guarantees(run)["local"] == "not private: no guarantee is needed, since a model never leaves its node"
     assert not layer_of(run).touches_private_data
     assert "spent.max" not in run.latest["local"]
 
@@ -247,7 +247,7 @@ def test_laplace_noise_as_published_truly_costs_root_d_epsilon():
     layer = fitted(records=4, **OUTPUT, **PUBLISHED)
     assert layer.guarantee().epsilon == pytest.approx(math.sqrt(2) * 2.0, rel=1e-4)
     assert layer.guarantee().epsilon >= math.sqrt(2) * 2.0
-    assert "as published, where ε = 2 was asked for" in str(layer.guarantee())
+    assert "as published, for a requested ε = 2" in str(layer.guarantee())
 
 
 def test_laplace_noise_for_a_lambda_of_the_sum_truly_costs_half_n_times_more():
@@ -281,10 +281,10 @@ def test_as_published_the_true_epsilon_grows_with_the_records_lengths():
 
 def test_a_lambda_chosen_on_the_records_is_not_private():
     text = guarantee(records=6, folds=3, **OUTPUT, **{"lambda": "cv"})
-    assert text.startswith("not private: λ was chosen on the records themselves, unaccounted")
+    assert text.startswith("not private: λ was chosen on the records without accounting")
 
 
-def test_bounds_of_the_training_set_are_told():
+def test_bounds_of_the_training_set_are_reported():
     data = DATA | {"bounds": "train"}
     for rule in ("corrected", "as-published"):
         text = guarantee(data=data, **OUTPUT, rule=rule)
@@ -467,19 +467,19 @@ def test_the_unit_node_is_charged_by_node():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"noise": "output"}, "local.epsilon: belongs to noise"),
-        ({"epsilon": 1.0}, "local.epsilon: belongs to noise"),
-        (OBJECTIVE | {"unit": "node"}, "local.unit: noise in the objective protects a record"),
+        ({"noise": "output"}, "local.epsilon: required with noise"),
+        ({"epsilon": 1.0}, "local.epsilon: required with noise"),
+        (OBJECTIVE | {"unit": "node"}, "local.unit: noise in the objective protects one record"),
         (OBJECTIVE | {"solver": "as-published"}, "local.noise: objective perturbation needs"),
-        ({"solver": "as-published"}, "local.batch: belongs to solver"),
-        ({"batch": 3}, "local.batch: belongs to solver"),
-        (OUTPUT | {"solver": "as-published", "batch": 3}, "local.rule: no noise is known to cover a descent"),
-        (OUTPUT | {"penalty": "lasso"}, "local.penalty: no noise is known"),
+        ({"solver": "as-published"}, "local.batch: required with solver"),
+        ({"batch": 3}, "local.batch: required with solver"),
+        (OUTPUT | {"solver": "as-published", "batch": 3}, "local.rule: no noise makes a descent"),
+        (OUTPUT | {"penalty": "lasso"}, "local.penalty: no noise makes Lasso"),
         ({"penalty": "lasso", "solver": "as-published"}, "local.solver: the mini-batch descent"),
-        ({"penalty": "lasso", "loss": "huber"}, "local.penalty: Lasso goes with"),
-        ({"penalty": "lasso", "lambda": "cv"}, "local.lambda: is chosen with the exact solver"),
-        (OUTPUT | {"lambda": "private"}, "local.lambda_epsilon: belongs to"),
-        (OUTPUT | {"lambda_epsilon": 1.0}, "local.lambda_epsilon: belongs to"),
+        ({"penalty": "lasso", "loss": "huber"}, "local.penalty: Lasso needs the logistic loss"),
+        ({"penalty": "lasso", "lambda": "cv"}, "local.lambda: “cv” and “private” need the exact solver"),
+        (OUTPUT | {"lambda": "private"}, "local.lambda_epsilon: required with"),
+        (OUTPUT | {"lambda_epsilon": 1.0}, "local.lambda_epsilon: required with"),
         (OUTPUT | PRIVATE | {"unit": "node"}, "local.lambda: a private choice needs"),
         (PRIVATE, "local.lambda: a private choice needs"),
         ({"grid": []}, "local.grid"),
@@ -498,7 +498,7 @@ def test_lambda_has_no_default():
         Scenario.of(tree, HERE)
 
 
-def test_a_fit_that_fails_is_told_with_the_layers_key():
+def test_a_fit_that_fails_is_reported_with_the_key_of_the_layer():
     with pytest.raises(UserError, match=r"local\.tolerance: the fit of node"):
         finished(table(tolerance=1e-30))
 
@@ -506,7 +506,7 @@ def test_a_fit_that_fails_is_told_with_the_layers_key():
 # Records longer than 1
 
 
-def test_noise_as_published_tells_what_longer_records_cost_and_other_noise_refuses_them():
+def test_published_noise_reports_the_cost_of_longer_records_and_other_noise_refuses_them():
     keys = {"number": 20, "records": 3, "data": SEGMENTATION | {"scale": ["minmax"]}, "lambda": 0.1}
     layer = fitted(**keys, **OUTPUT, **PUBLISHED)
     x = layer.config.records.rows.x.astype(np.float64)

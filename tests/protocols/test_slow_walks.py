@@ -69,7 +69,7 @@ def test_no_slow_token_crosses_a_cut():
     assert run.world.transport.totals("walk")["messages.lost"] > 0
 
 
-def test_a_token_that_takes_time_visits_one_node_a_turn():
-    with pytest.raises(UserError, match="one node a turn") as error:
+def test_a_token_with_a_delay_visits_one_node_per_cycle():
+    with pytest.raises(UserError, match="one node per cycle") as error:
         walk({"delay": 2}, WALK | {"hops": 5})
     assert error.value.key == "walk.hops"

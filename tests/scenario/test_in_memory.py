@@ -176,5 +176,5 @@ def test_a_graph_that_does_not_fit_is_reported(config, graph, message):
 
 def test_a_matrix_that_is_none_is_reported(tmp_path):
     (tmp_path / "graph.npz").write_text("0 1")
-    with pytest.raises(UserError, match=r"not a matrix that scipy.sparse has saved"):
+    with pytest.raises(UserError, match=r"not a matrix in the format of scipy.sparse"):
         Simulation(Scenario.of(tree(GRAPH | {"file": "graph.npz"}, nodes=3), tmp_path))

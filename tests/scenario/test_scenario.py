@@ -322,7 +322,7 @@ ONE_MISTAKE = {
     "churn that is no table": ('churn = "crash"\n' + GOOD, 's.toml:1: churn: expected a list; got "crash"'),
     "a bad table of churn among several": (
         GOOD + '[[churn]]\nkind = "crash"\nat = 3\nshare = 0.5\n[[churn]]\nkind = "crash"\nat = 0\nnumber = 3\n',
-        "s.toml:33: churn.1.at: expected at least 1; got 0\n    the cycle in which they die",
+        "s.toml:33: churn.1.at: expected at least 1; got 0\n    the cycle in which the nodes fail",
     ),
     "a crash of a share and a number": (
         churn('kind = "crash"', "at = 3", "share = 0.5", "number = 3"),
@@ -340,11 +340,11 @@ ONE_MISTAKE = {
     "a delay of three numbers": (
         GOOD + "[transport]\ndelay = [1, 2, 3]\n",
         "s.toml:28: transport.delay: expected an integer, or at most 2 value(s), or a table; "
-        "got [1, 2, 3]\n    cycles under way",
+        "got [1, 2, 3]\n    the number of cycles",
     ),
     "a delay of one number": (
         GOOD + "[transport]\ndelay = [1]\n",
-        "s.toml:28: transport.delay.1: missing\n    cycles under way",
+        "s.toml:28: transport.delay.1: missing\n    the number of cycles",
     ),
     "a delay of text": (
         GOOD + '[transport]\ndelay = [1, "a"]\n',

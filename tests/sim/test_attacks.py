@@ -59,7 +59,7 @@ def test_more_epsilon_gives_more_labels_away_in_every_mode(mode):
     assert high > 0.9
 
 
-def test_a_label_by_random_response_is_recovered_as_often_as_it_is_told_truly():
+def test_a_label_by_random_response_is_recovered_as_often_as_it_is_true():
     data = {"set": "random", "train": 1000, "test": 30, "scale": ["minmax", "l1"]}
     found = recovery(3.0, data, mode="label+features", label_epsilon=1.0)
     # The sd of a share of 1000 is .014; four of these.
@@ -125,7 +125,7 @@ def some(generator, n, classes, d=40):
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_random_models_tell_nothing_about_who_took_part(rng, classes):
+def test_random_models_reveal_nothing_about_membership(rng, classes):
     n = 400
     for _ in range(5):
         w = rng.normal(size=(3, 1 if classes == 2 else classes, 40)).astype(np.float32)

@@ -16,7 +16,7 @@ CHURN = [{"kind": "rate", "leave": 0.2, "rejoin": 0.4}, {"kind": "lognormal", "o
 
 
 def whole_tree(**tables):
-    """All that has a state: churn, mail under way, a learner with a cache."""
+    """Everything that has a state: churn, mail in transit, a learner with a cache."""
     how = {"churn": CHURN, "transport": {"loss": 0.1, "delay": [1, 5]}, "order": "shuffled"}
     return learning_tree(PEERS, LEARNING, cycles=12, **(how | tables))
 
@@ -73,7 +73,7 @@ def test_a_value_that_is_not_a_number_survives(tmp_path):
     assert rows(resumed) == rows(run)
 
 
-def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_checkpoint_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "state"
     run = saved(path)
     before = path.read_bytes()

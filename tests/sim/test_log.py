@@ -109,14 +109,14 @@ def other_columns(folder):
         (other_columns, "log.parquet: not a golfsim log"),
     ],
 )
-def test_what_cannot_be_loaded_is_told(tmp_path, make, message):
+def test_a_folder_that_cannot_be_loaded_is_named_in_the_error(tmp_path, make, message):
     make(tmp_path / "results")
     with pytest.raises(UserError, match=message) as caught:
         load(tmp_path / "results")
     assert str(tmp_path / "results") in str(caught.value)
 
 
-def test_nothing_to_load_is_told():
+def test_loading_without_a_folder_is_refused():
     with pytest.raises(UserError, match="nothing to load"):
         load()
 

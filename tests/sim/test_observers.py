@@ -262,7 +262,7 @@ def test_an_observer_changes_no_state():
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
-def test_who_observes_seldom_sees_the_same_values():
+def test_rare_measurements_have_the_same_values():
     often, seldom = (
         simulation(learning_tree(*STACK, cycles=9, observe={"every": every, "nodes": 5, "metrics": ["auc", "f1"]}))
         for every in (1, 4)

@@ -29,7 +29,7 @@ def tables(run):
 def test_without_being_asked_for_there_are_no_tables(tmp_path):
     run = finished(followed())
     assert run.log.tables == {}
-    with pytest.raises(UserError, match="no run here has kept its nodes") as caught:
+    with pytest.raises(UserError, match="no run here has stored its nodes") as caught:
         run.log.nodes()
     assert "follow = 100" in caught.value.hint
 
@@ -90,7 +90,7 @@ def test_without_a_learner_only_the_online_state_is_followed():
 
 
 def test_a_large_network_is_not_drawn():
-    with pytest.raises(UserError, match="a drawing of 501 nodes") as caught:
+    with pytest.raises(UserError, match="501 nodes are too many to draw") as caught:
         simulation(tree(PEERS, nodes=501, observe={"draw": True}))
     assert caught.value.key == "observe.draw"
     assert "links" in simulation(tree(PEERS, nodes=500, observe={"draw": True})).log.tables
@@ -130,9 +130,9 @@ def test_a_sweep_is_loaded_with_its_columns_and_only_runs_that_have_the_table(tm
     frame = golfsim.load_nodes(tmp_path)
     assert frame.groupby(["peers.view", "run"], observed=True).size().tolist() == [16] * 4
     assert frame["path"].nunique() == 4
-    with pytest.raises(UserError, match="has kept its links"):
+    with pytest.raises(UserError, match="has stored its links"):
         golfsim.load_links(tmp_path)
-    with pytest.raises(UserError, match="has kept its nodes"):
+    with pytest.raises(UserError, match="has stored its nodes"):
         golfsim.load_nodes(tmp_path / "two")
 
 

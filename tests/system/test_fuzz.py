@@ -402,5 +402,5 @@ def test_a_trace_of_very_many_or_very_long_names_is_read_or_refused_soon(tmp_pat
     node, _, _ = churn.read_trace(file)
     assert len(node) == 200_000
     file.write_text("node,from,until\n" + '"' + "x" * 200_000)
-    with pytest.raises(UserError, match=r"t\.csv: not a CSV text"):
+    with pytest.raises(UserError, match=r"t\.csv: not a CSV file"):
         churn.read_trace(file)

@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(tmp_path):
     run = golfsim_run(file, tmp_path / "r")
     _, err = run.communicate(timeout=120)
     assert run.returncode == 0
-    assert f"{second}: damaged: its checksum is wrong; going on without it" in err
+    assert f"{second}: damaged: the checksum is wrong; this checkpoint is ignored" in err
     assert "resumed after cycle 200" in err
     assert rows(tmp_path / "r") == rows(tmp_path / "straight")
 

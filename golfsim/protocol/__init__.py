@@ -23,6 +23,6 @@ from golfsim.protocol.views import ViewConfig, ViewOverlay
 __all__ = [
     "STEP", "Audited", "FileName", "Layer", "LayerConfig", "Learner", "Mailbox", "Metric", "Overlay", "Protocol",
     "Records", "ViewConfig", "ViewOverlay", "Wire", "World", "answer_arrives", "arrives", "below", "classify", "dot",
-    "draw", "exp", "find", "inlined", "installed", "integers", "kernel", "leaf", "log", "mix", "permutation", "prefetch",
-    "random_contacts", "sample", "score", "sign_for", "stream", "uniform", "unit",
+    "draw", "exp", "find", "inlined", "installed", "integers", "kernel", "leaf", "log", "mix", "permutation",
+    "prefetch", "random_contacts", "sample", "score", "sign_for", "stream", "uniform", "unit",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class _Reference:
-    """In the file the name of an earlier layer, in the checked model the layer itself."""
+    """Resolve a layer: the name of an earlier layer in the file, the layer itself in the checked model."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         wanted = get_origin(source) or source
@@ -56,7 +56,7 @@ Layer = Annotated[T, _Reference()]
 
 
 class LayerConfig(Settings):
-    """The settings that every layer has: its name, what it runs, and PeerSim's schedule."""
+    """The settings that every layer has: its name, its protocol, and a schedule as in PeerSim."""
 
     name: str = Field(
         pattern=r"^[A-Za-z_][\w-]*$", description="the layer's name: other layers, `--set` and the log use it"
@@ -64,13 +64,13 @@ class LayerConfig(Settings):
     use: str = Field(description="a protocol (`golfsim list protocols`), or a class of yours: “my_file.py:MyProtocol”")
     first: int = Field(1, ge=1, description="the first cycle in which the layer acts")
     until: int | None = Field(None, ge=1, description="the last cycle in which the layer acts; default: the end")
-    every: int = Field(1, ge=1, description="act every so many cycles")
+    every: int = Field(1, ge=1, description="the number of cycles from one turn to the next")
 
 
 class Audited(NamedTuple):
-    """The smallest network and the fewest cycles in which a layer releases all that its guarantee is about.
+    """The smallest network and the fewest cycles in which a layer releases everything that its guarantee covers.
 
-    `changes` are settings under which that shows piece by piece: what the guarantee holds for, and no less.
+    `changes` are settings under which the audit sees each released piece. They must not weaken the guarantee.
     """
 
     nodes: int = 2
@@ -88,9 +88,9 @@ class Protocol(Stateful, Generic[C]):
     """A layer of the stack. Subclasses allocate in `setup`, initialise nodes in `start`, and act in `step`."""
 
     Config: ClassVar[type[LayerConfig]] = LayerConfig
-    accepts: ClassVar[frozenset[str]] = frozenset()  # of loss, delay, partition: what its messages may suffer
+    accepts: ClassVar[frozenset[str]] = frozenset()  # the faults that its messages may have: loss, delay, partition
     overlaps: ClassVar[bool] = False  # its turn uses only its own arrays, which other layers read only in their turns
-    secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect somebody
+    secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect records
     metrics: ClassVar[tuple[Metric, ...]] = ()  # what `observe` returns, and `{name}_error` for each name in `others`
     _not_state = frozenset({"name", "config"})
 
@@ -102,19 +102,19 @@ class Protocol(Stateful, Generic[C]):
 
     @classmethod
     def kind(cls) -> str:
-        """What messages call a layer of this class."""
+        """Return how messages refer to a layer of this class."""
         return cls.__name__.lower()
 
     def key(self, purpose: str) -> np.uint64:
-        """The key for the draws of one purpose of this layer."""
+        """Return the key for the draws of one purpose of this layer."""
         return rng.key(self._secret_seed if purpose in self.secret else self._seed, self.name, purpose)
 
     def redraw_secrets(self, seed: int) -> None:
-        """From the next `setup` on let all that is secret be drawn anew, and all else be as it was."""
+        """Draw everything secret again from the next `setup` on, with another seed; all other draws stay the same."""
         self._secret_seed = seed
 
     def acts(self, cycle: int) -> bool:
-        """Whether the layer's schedule has a turn in this cycle."""
+        """Return whether the layer has a turn in this cycle, by its schedule."""
         config = self.config
         return (
             config.first <= cycle
@@ -123,49 +123,49 @@ class Protocol(Stateful, Generic[C]):
         )
 
     def setup(self, world: World) -> None:
-        """Allocate arrays over `world.nodes`; also called before a resume."""
+        """Allocate arrays over `world.nodes`; also called before a run is resumed."""
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
-        """Give these nodes new state: they are online for the first time, or back afresh."""
+        """Give these nodes new state: they are online for the first time, or return with a reset state."""
 
     def step(self, world: World) -> None:
         """Deliver what is due, then let the nodes of `world.order` act one after the other."""
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
-        """The arrays of its state that have a row for each node, which nobody may touch while the node is offline.
+        """Return the arrays of its state with one row per node, which must not change while the node is offline.
 
-        Those of that length are taken for such; a layer that has other arrays of that length by chance says so here.
+        By default these are all arrays of that length. A layer with other arrays of that length overrides this.
         """
         return {name: array for name, array in self.arrays().items() if array.ndim and len(array) == world.nodes}
 
     def under_way(self) -> int:
-        """How many of its messages are under way now: those in its mailboxes."""
+        """Return the number of its messages that are in transit now: those in its mailboxes."""
         return sum(mail.under_way for _, mail in self.parts(Mailbox))
 
     @property
     def touches_private_data(self) -> bool:
-        """Whether it looks at records that nobody may see: those of any layer it names that are not published."""
+        """Whether it uses private records: those of any layer named in its settings that does not publish them."""
         from golfsim.protocol.records import Published, Records
 
         named = (getattr(self.config, name) for name in type(self.config).model_fields)
         return any(isinstance(layer, Records) and not isinstance(layer, Published) for layer in named)
 
     def guarantee(self) -> Guarantee:
-        """What this layer provably gives those whose data it uses."""
+        """Return what this layer provably guarantees for the records that it uses."""
         return Guarantee(None)
 
     def released(self) -> NDArray[np.float64]:
-        """All numbers that others have seen by now of what it made of private data; asked for after each cycle."""
+        """Return all numbers computed from private data that others have seen so far; called after each cycle."""
         return np.empty(0)
 
     def audited(self) -> Audited:
-        """What an audit has to run to see all that it releases."""
+        """Return what an audit has to run to see everything that the layer releases."""
         return Audited()
 
     def observe(self, world: World) -> dict[str, float]:
-        """Metrics of this layer's own, by name."""
+        """Return the metrics of this layer, by name."""
         return {}
 
     def times(self) -> dict[str, float]:
-        """Seconds that parts of its work took, for `run.json`: no time may stand in the log."""
+        """Return the seconds that parts of its work took, for `run.json`; the log has no times."""
         return {}

@@ -41,7 +41,7 @@ def random_uses(path: Path) -> list[str]:
 
 
 def check_layer(layer: Protocol[Any], world: World) -> None:
-    """Check what the first cycle has made of a layer of the user's own, before the run goes on."""
+    """Check what the first cycle has made of a layer of the user's own, before the run continues."""
     if _of_user(type(layer)):
         check_state(layer)
         if world.order.size:

@@ -17,33 +17,33 @@ C = TypeVar("C", bound=LayerConfig)
 
 
 class Learner(Protocol[C]):
-    """A layer whose nodes hold models."""
+    """A layer whose nodes have models."""
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The score of each record by each node's models: [records, nodes, models]."""
+        """Return the score of each record by the models of each node: [records, nodes, models]."""
         raise NotImplementedError
 
     def holders(self, world: World) -> NDArray[np.int32]:
-        """Those that have a model to be measured: the online nodes that follow the protocol."""
+        """Return the nodes whose models are measured: the online nodes that follow the protocol."""
         return np.flatnonzero(world.online & world.tampering.honest()).astype(np.int32)
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """How many updates each node's model has seen."""
+        """Return the number of updates of the model of each node."""
         raise NotImplementedError
 
     def others(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> dict[str, NDArray[np.int32]]:
-        """Classes [records, nodes] that nodes could predict in other ways, by name; −1 where a node cannot."""
+        """Return classes [records, nodes] predicted in other ways, by name; −1 if a node has no such prediction."""
         return {}
 
 
 def classify(scores: NDArray[np.float32]) -> NDArray[np.int32]:
-    """From scores [..., models] to classes: the sign for one model (0 counts as positive), else the largest."""
+    """Return classes from scores [..., models]: by sign for one model (0 is positive), else by the largest score."""
     if scores.shape[-1] == 1:
         return (scores[..., 0] >= 0).astype(np.int32)
     return np.asarray(scores.argmax(axis=-1), np.int32)
 
 
 def score(w: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The scores of records by linear models [holders, models, features]: [records, holders, models]."""
+    """Return the scores [records, holders, models] of records by linear models [holders, models, features]."""
     holders, models, features = w.shape
     return product(x, w.reshape(holders * models, features)).reshape(len(x), holders, models)

@@ -18,15 +18,15 @@ from golfsim.protocol.checking import check_class
 
 @cache
 def installed() -> dict[str, metadata.EntryPoint]:
-    """The protocols that installed packages offer, by name."""
+    """Return the protocols that installed packages provide, by name."""
     found = sorted(metadata.entry_points(group="golfsim.protocols"), key=lambda point: point.name)
     return {point.name: point for point in found}
 
 
 def find(use: str, folder: Path, allow_code: bool = False) -> type[Protocol[Any]]:
-    """The class behind a scenario's `use`: an installed protocol's name, or ``file.py:Class`` beside the scenario.
+    """Return the class for a scenario's `use`: an installed protocol, or ``file.py:Class`` next to the scenario.
 
-    To load a file is to run it. So only files in the scenario's folder or below are loaded, unless `allow_code`.
+    Loading a file executes it. So only files in the folder of the scenario or below are loaded, unless `allow_code`.
     """
     if ":" in use:
         return _from_file(use, folder, allow_code)
@@ -36,7 +36,7 @@ def find(use: str, folder: Path, allow_code: bool = False) -> type[Protocol[Any]
 
 
 def code_file(use: str, folder: Path) -> Path | None:
-    """The file of a user's own that `use` names, links followed; None for an installed protocol."""
+    """Return the user's file that `use` names, with links resolved; None for an installed protocol."""
     return (folder / use.rpartition(":")[0]).resolve() if ":" in use else None
 
 
@@ -45,9 +45,9 @@ def _from_file(use: str, folder: Path, allow_code: bool) -> type[Protocol[Any]]:
     assert path is not None
     if not (allow_code or path.is_relative_to(folder.resolve())):
         raise UserError(
-            f"{path} is not in the scenario's folder, and to load it is to run it",
+            f"{path} is outside the folder of the scenario, and loading it executes it",
             key="use",
-            hint="move it beside the scenario file; or, if you trust it, say --allow-code (in Python: allow_code=True)",
+            hint="move it next to the scenario file or, if you trust it, use --allow-code (in Python: allow_code=True)",
         )
     if not is_file(path):
         raise UserError(f"there is no file {path}", key="use", hint="the path is relative to the scenario file")
@@ -61,7 +61,7 @@ def _from_file(use: str, folder: Path, allow_code: bool) -> type[Protocol[Any]]:
 
 
 def _version(path: Path) -> tuple[Any, ...]:
-    """What changes when a file or a Python file beside it changes: a process may live longer than a source."""
+    """Return a value that changes when a file or a Python file next to it changes while the process runs."""
     beside = [(file.name, file.stat()) for file in sorted(path.parent.glob("*.py"))]
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in beside)
 
@@ -89,7 +89,7 @@ def _module(path: Path, version: tuple[Any, ...]) -> ModuleType:
 
 
 def _forget_beside(path: Path) -> None:
-    """Let what a changed source imports from its own folder be imported anew."""
+    """Let modules that a changed source imports from its own folder be imported again."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file and name != "__main__" and Path(file).parent == path.parent:

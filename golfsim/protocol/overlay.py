@@ -94,7 +94,7 @@ class Overlay(Protocol[C]):
     def choose(
         self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
     ) -> NDArray[np.int32]:
-        """Choose a random neighbour for each node, or −1 where a node knows nobody.
+        """Choose a random neighbour for each node, or −1 if the node knows no other.
 
         An overlay without a liveness oracle may name a neighbour that is offline: the message is then sent and lost.
         A node that needs several peers in a cycle asks with another k each time, or with an array of k, one per entry

@@ -22,10 +22,10 @@ C = TypeVar("C", bound=LayerConfig)
 
 
 class Rows(NamedTuple):
-    """What a kernel needs of a records layer; node i has rows first[i] … stop[i]−1.
+    """The records for kernels; node i has rows first[i] … stop[i]−1.
 
-    With one slice a record the label gives the sign for each model; with a slice for each model (row record · models +
-    model of x) the sign is already in it (`folded`).
+    With one slice per record, the label gives the sign for each model. With one slice per record and model (row
+    record · models + model of x), the slices already contain the sign (`folded`).
     """
 
     x: NDArray[np.float32]  # [records · slices, features]
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
 
 @inlined
 def sign_for(rows, record, model, models):
-    """+1 or −1: is the record on the positive side of this model's one-vs-all problem?"""
+    """Return +1 if the record is on the positive side of the one-vs-all problem of this model, else −1."""
     if rows.folded:
         return np.float32(1)
     positive = rows.label[record] == (1 if models == 1 else model)
@@ -45,7 +45,7 @@ def sign_for(rows, record, model, models):
 
 
 class Records(Protocol[C]):
-    """A layer that holds records. `models` is 1 for two classes, else the number of classes."""
+    """A layer with records. `models` is 1 for two classes, else the number of classes."""
 
     @property
     def rows(self) -> Rows:
@@ -59,7 +59,7 @@ class Records(Protocol[C]):
 
     @property
     def models(self) -> int:
-        """How many linear models tell the classes apart."""
+        """The number of linear models that separate the classes."""
         return 1 if self.classes == 2 else self.classes
 
     @property
@@ -68,21 +68,21 @@ class Records(Protocol[C]):
         return int(self.rows.x.shape[1])
 
     def capacity(self) -> NDArray[np.int64]:
-        """How many records each node will ever have."""
+        """Return the number of records that each node will ever have."""
         raise NotImplementedError
 
     @property
     def copies(self) -> int:
-        """How many nodes hold the same record at the most."""
+        """The largest number of nodes that hold the same record."""
         return 1
 
     @property
     def caveat(self) -> str:
-        """What was asked of the private records before, and not accounted for."""
+        """What was computed from the private records before, and is not accounted for."""
         return ""
 
     def guarantee_of(self, epsilon: float, unit: Unit) -> Guarantee:
-        """What a strategy that spends ε on each record (or node) of this layer gives in all."""
+        """Return the guarantee of a strategy that spends ε on each record (or node) of this layer."""
         if self.caveat:
             return Guarantee(None, unit, f"as published, ε = {epsilon:g} per {unit} but for {self.caveat}")
         if unit == "record" and self.copies > 1:
@@ -93,21 +93,21 @@ class Records(Protocol[C]):
 
 
 class Published(Records[C]):
-    """Records that anybody may see and use at will."""
+    """Records that everyone may see and use."""
 
     def decoded(self, records: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """The best guess of features and label of each record that what was published of it alone allows."""
+        """Return the best guess of the features and the label of each record from what was published of it."""
         raise NotImplementedError
 
 
 def ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All numbers of the ranges start … stop−1, one after the other."""
+    """Return all numbers of the ranges start … stop−1, one after the other."""
     size = stop - start
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size), np.int64)
 
 
 def longest(records: Records[Any], norm: str) -> float:
-    """The length of the longest record, and 1 at the least."""
+    """Return the length of the longest record, and at least 1."""
     x = records.rows.x
     with np.errstate(over="ignore"):  # then it is infinite, and refused as such
         length = np.abs(x).sum(axis=1) if norm == "l1" else np.sqrt(np.square(x).sum(axis=1))
@@ -117,12 +117,12 @@ def longest(records: Records[Any], norm: str) -> float:
 def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm") -> None:
     """Refuse records that noise cannot protect.
 
-    Those longer than 1, since the sensitivity of every private strategy rests on that length; and those that are
-    published already. `key` is the layer's setting that asks for the length.
+    These are records longer than 1, since the sensitivity of every private strategy assumes that length, and records
+    that are already published. `key` is the setting of the layer that states the length.
     """
     if isinstance(records, Published):
         raise UserError(
-            f"“{records.name}” is published already: more noise protects nobody",
+            f"“{records.name}” is already published: more noise does not protect it",
             key=f"{layer}.records",
             hint='protect "raw", or learn from the published records without noise',
             docs="privacy",
@@ -138,17 +138,17 @@ def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm"
 
 
 class About(NamedTuple):
-    """What is public about records: their features' names, the range that scaling keeps them in, groups of values."""
+    """What is public about records: the names of features, their range after scaling, groups of values."""
 
     features: tuple[str, ...] = ()
-    span: tuple[float, float] | None = None  # None: no range is known without looking at the records
+    span: tuple[float, float] | None = None  # None: no range is known without the records
     grouping: Grouping | None = None
 
 
 class RawRecords(Records[LayerConfig]):
-    """The nodes' own records, unprotected: what learns from this layer is not private.
+    """The nodes' own records, unprotected: a layer that learns from them is not private.
 
-    With an arrival schedule a node's rows begin as a part of its records and grow; the oldest may be retired.
+    With an arrival schedule a node starts with a part of its records and receives more; the oldest may be removed.
     """
 
     def __init__(
@@ -179,21 +179,21 @@ class RawRecords(Records[LayerConfig]):
 
     @classmethod
     def kind(cls) -> str:
-        """What messages call this layer."""
+        """Return how messages refer to this layer."""
         return "raw"
 
     @classmethod
     def stand_in(cls) -> RawRecords:
-        """A raw layer without records, for checking a scenario before its data is loaded."""
+        """Return a layer without records, to check a scenario before its data is loaded."""
         return cls(np.zeros((0, 1), np.float32), np.zeros(0, np.int32), np.zeros(0, np.int64), 2)
 
     def changes(self, world: World) -> bool:
-        """Return whether records arrive or labels are turned in this cycle."""
+        """Return whether records arrive or labels change in this cycle."""
         flips = world.tampering.flips[self._flipped :]
         return self._arrival is not None or any(start <= world.cycle for start, _ in flips)
 
     def step(self, world: World) -> None:
-        """Let records arrive and retire, and bad peers turn their labels."""
+        """Let records arrive and be removed, and let adversarial peers change their labels."""
         if self._arrival:
             self._arrive(self._arrival, world.cycle)
         for start, nodes in world.tampering.flips[self._flipped :]:
@@ -202,11 +202,11 @@ class RawRecords(Records[LayerConfig]):
                 self._flipped += 1
 
     def capacity(self) -> NDArray[np.int64]:
-        """How many records each node will ever have."""
+        """Return the number of records that each node will ever have."""
         return self._counts
 
     def published_by(self, layer: Records[Any]) -> NDArray[np.bool_]:
-        """Which of the records a layer above has published so far."""
+        """Return which records a higher layer has published so far."""
         rows = layer.rows
         there = np.zeros(self._label.size + 1, np.int64)
         np.add.at(there, rows.first, 1)
@@ -214,7 +214,7 @@ class RawRecords(Records[LayerConfig]):
         return np.asarray(np.cumsum(there)[:-1] > 0)
 
     def class_counts(self) -> NDArray[np.int64]:
-        """How many records of each class each node has, those that are still to arrive included."""
+        """Return the number of records per node and class, including those that will arrive later."""
         node = np.repeat(np.arange(self._counts.size), self._counts)
         counts = np.zeros((self._counts.size, self._classes), np.int64)
         np.add.at(counts, (node, self._label), 1)
@@ -229,7 +229,7 @@ class RawRecords(Records[LayerConfig]):
             np.maximum(self._begin, self.stop - arrival.keep, out=self.first)
 
     def _flip(self, nodes: NDArray[np.int32]) -> None:
-        """Each label of these nodes becomes the next class: with two classes, the other one."""
+        """Replace each label of these nodes by the next class: with two classes, by the other one."""
         for node in nodes:
             rows = slice(self._begin[node], self._begin[node] + self._counts[node])
             self._label[rows] = (self._label[rows] + 1) % self._classes
@@ -246,12 +246,12 @@ class RawRecords(Records[LayerConfig]):
 
     @property
     def copies(self) -> int:
-        """How many nodes hold the same record at the most."""
+        """The largest number of nodes that hold the same record."""
         return self._copies
 
     @property
     def caveat(self) -> str:
-        """What was asked of the private records before, and not accounted for."""
+        """What was computed from the private records before, and is not accounted for."""
         return self._caveat
 
     @property

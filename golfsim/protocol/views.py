@@ -47,7 +47,16 @@ def known(views, i):
 def live_peer(views, i, index, size, online, oracle):
     """Return the peer at an index; with the oracle, the nearest online one at a later place, then at an earlier one.
 
-    `online` has no entries while all nodes are online.
+    Parameters
+    ----------
+    views : int64 array, [nodes, view]
+        The descriptors of each node.
+    i, index, size : int
+        The view, the place in it, and its number of descriptors.
+    online : bool array, [nodes] or [0]
+        Who is online; no entries while all nodes are.
+    oracle : bool
+        Whether an offline peer is replaced.
     """
     peer = views[i, index] & PEER
     if not oracle or online.size == 0 or online[peer]:

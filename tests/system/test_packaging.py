@@ -67,7 +67,7 @@ def test_what_is_shipped_is_all_there(golfsim_):
     shipped = sorted(file.stem for file in (HERE.parent / "scenarios").rglob("*.toml"))
     assert [entry["name"] for entry in json.loads(golfsim_("list", "scenarios", "--json"))] == shipped
     assert all(one["fine"] for one in json.loads(golfsim_("check", *shipped, "--json")))
-    assert golfsim_("help", "privacy") == (HERE.parent / "docs/privacy.md").read_text(encoding="utf-8")
+    assert golfsim_("help", "safety") == (HERE.parent / "docs/safety.md").read_text(encoding="utf-8")
     assert golfsim_("schema") == (HERE.parent / "scenarios/scenario.schema.json").read_text(encoding="utf-8")
 
 

@@ -442,7 +442,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         """Return ε per record or node over all fits and models; for published rules, the true ε."""
         config, records = self.config, self.config.records
         if config.noise == "none":
-            kept = Guarantee(None, note="no guarantee is needed, since a model never leaves its node")
+            kept = Guarantee(None, note="the model never leaves its node", released=False)
             return records.guarantee() if isinstance(records, Published) else kept
         asked = (config.epsilon or 0.0) + (config.lambda_epsilon or 0.0)
         if config.rule == "corrected" and config.solver == "exact" and config.lam != "cv":

@@ -24,7 +24,7 @@ from golfsim.cli import (
 from golfsim.core.errors import UserError
 
 app = typer.Typer(
-    help="Simulate gossip protocols, draw convergence curves, and compare strategies for privacy.",
+    help="Simulate gossip protocols, draw convergence curves, and compare strategies and their privacy.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,

@@ -57,7 +57,7 @@ def bench(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Measure the speed of golfsim on this machine, as ratios to bare loops and to a memory copy."""
+    """Measure the speed of golfsim on this machine, and compare it with minimal loops and with a memory copy."""
     from golfsim import bench as benchmark
 
     for name in sections or ():

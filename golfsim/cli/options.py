@@ -20,12 +20,19 @@ File = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Code = Annotated[bool, typer.Option("--allow-code", help="Allow protocol files outside the folder of the scenario.")]
 Set = Annotated[
-    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a key of the scenario, e.g. --set cycles=50.")
+    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a key, e.g. --set cycles=50. Can be repeated.")
 ]
 
-Results = Annotated[list[Path], typer.Argument(metavar="RESULTS…", help="Folders of results.")]
+Results = Annotated[
+    list[Path],
+    typer.Argument(metavar="RESULTS…", help="Folders of results. If there are several, each folder is one strategy."),
+]
 By = Annotated[
-    str | None, typer.Option(metavar="KEY", help="Key that distinguishes strategies: a swept key, “case” or “layer”.")
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="Key that distinguishes strategies: a swept key, “case” or “layer”. Default: the one that varies.",
+    ),
 ]
 Target = Annotated[
     float | None,

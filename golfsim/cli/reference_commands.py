@@ -15,7 +15,7 @@ from golfsim.core.errors import UserError, nearest
 
 
 def schema() -> None:
-    """Print the JSON schema of scenario files. Editors use it to check and complete keys (`#:schema` line)."""
+    """Print the JSON schema of scenario files. Editors check and complete keys with it."""
     from golfsim.cli import scaffold
 
     print(scaffold.schema_text(), end="")
@@ -23,18 +23,19 @@ def schema() -> None:
 
 def list_(
     topic: Annotated[
-        str | None, typer.Argument(help="Topic to list. Default: the topics.", autocompletion=completion.topics)
+        str | None,
+        typer.Argument(help="Topic, e.g. protocols. Default: list the topics.", autocompletion=completion.topics),
     ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show this entry only.",
+            help="Entry to show, e.g. golf. Default: all entries of the topic.",
             autocompletion=lambda ctx, incomplete: completion.named(ctx.params.get("topic"), incomplete),
         ),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """List protocols, data sets, learners, churn models, splits, settings or metrics, with their keys."""
+    """List protocols, data sets, learners, churn models, splits, settings, scenarios or metrics."""
     entries = _listed(topic, name)
     if json_:
         return print(json.dumps(entries, indent=2, ensure_ascii=False))

@@ -25,12 +25,13 @@ def compare(
     better: Annotated[
         str | None,
         typer.Option(
-            metavar="higher|lower", help="Whether higher or lower values are better. Default: known for the metric."
+            metavar="higher|lower",
+            help="Whether higher or lower values are better. Needed if golfsim does not know this for the metric.",
         ),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Compare strategies, paired over seeds: which one is best, by how much, and whether it is significant."""
+    """Compare strategies, paired over seeds: which one is best, by how much, and whether this is significant."""
     from golfsim.compare import comparison as comparing
     from golfsim.compare import verdict
     from golfsim.runs import results as found_in
@@ -63,7 +64,10 @@ def report(
 
 def reproduce(
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="[H17|A15|C17|V20|ID]…", help="Papers or single items. Default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[H17|A15|C17|V20|ID]…", help="Papers, or single tables and figures, e.g. A15-T6.9. Default: all."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs and of the page.")] = Path("results/reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="Run a small version of each experiment.")] = False,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 def run(
     file: File,
-    out: Annotated[Path | None, typer.Option(help="Folder of the results. Default: results/NAME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results. Default: results/NAME (the name of the file).")
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of worker processes. Default: one per core.")
     ] = None,
@@ -33,7 +35,9 @@ def run(
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler, e.g. tcp://node1:8786; “local” starts one."),
+        typer.Option(
+            metavar="ADDRESS", help="Address of a Dask scheduler, e.g. tcp://node1:8786. “local” starts one here."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the runs and estimate time and memory, without running.")

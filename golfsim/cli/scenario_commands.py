@@ -60,12 +60,14 @@ def _print_checked(one: dict[str, Any]) -> None:
 
 def describe(
     file: File,
-    out: Annotated[Path | None, typer.Option(help="Folder of the figure. Default: results/NAME.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the figure. Default: results/NAME (the name of the file).")
+    ] = None,
     allow_code: Code = False,
     json_: Json = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Show how records are distributed over nodes and which nodes are online when, without running."""
+    """Show how records are distributed over nodes, and how many nodes are online in each cycle, without running."""
     from golfsim.cli import preview as describing
     from golfsim.runs import single
 

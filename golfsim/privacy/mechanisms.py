@@ -23,8 +23,11 @@ class Guarantee:
     epsilon: float | None
     unit: Unit = "record"
     note: str = ""
+    released: bool = True  # False: nothing that was computed from private records leaves a node
 
     def __str__(self) -> str:
+        if not self.released:
+            return f"not applicable: {self.note}"
         if self.epsilon is None or math.isinf(self.epsilon):
             return f"not private{': ' + self.note if self.note else ''}"
         return f"ε = {self.epsilon:g} per {self.unit}, proven{': ' + self.note if self.note else ''}"

@@ -71,7 +71,7 @@ def test_a_node_holds_the_minimum_of_its_own_records(loss):
 
 def test_without_noise_no_model_leaves_its_node():
     run = finished(table())
-    assert guarantees(run)["local"] == "not private: no guarantee is needed, since a model never leaves its node"
+    assert guarantees(run)["local"] == "not applicable: the model never leaves its node"
     assert not layer_of(run).touches_private_data
     assert "spent.max" not in run.latest["local"]
 

@@ -38,7 +38,7 @@ def of(scenario: Scenario, out: Path, how: Execution) -> dict[str, Any]:
 
 def text(found: dict[str, Any]) -> str:
     """Return the estimate as text."""
-    lines = [f"{counted(found['runs'], 'run')}, of which {found['there']} complete"]
+    lines = [f"{counted(found['runs'], 'run')}, {found['there']} complete"]
     for point in found["points"]:
         ends = dict.fromkeys((point["seeds"][0], point["seeds"][-1]))
         seeds = f"seed{'s' * (len(ends) > 1)} {' to '.join(map(str, ends))}"

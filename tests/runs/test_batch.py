@@ -402,7 +402,7 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
     )
     lines = text.splitlines()
     assert lines[:3] == [
-        "8 runs, of which 0 complete",
+        "8 runs, 0 complete",
         "  transport.loss = 0.0: seeds 1 to 4",
         "  transport.loss = 0.5: seeds 1 to 4",
     ]
@@ -414,7 +414,7 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(tmp_path):
 def test_a_dry_run_knows_what_is_there(tmp_path):
     batch.run(scenario(runs=2), tmp_path, batch.Execution())
     assert dry_run.text(dry_run.of(scenario(runs=2), tmp_path, batch.Execution())).splitlines() == [
-        "2 runs, of which 2 complete",
+        "2 runs, 2 complete",
         "  one point: seeds 1 to 2 (2 complete)",
     ]
 

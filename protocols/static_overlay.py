@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,11 @@ from pydantic import Field, model_validator
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel
+from golfsim.core.paths import unreadable
 from golfsim.core.rng import below, draw, item
 from golfsim.core.settings import FileName
 from golfsim.core.words import counted
+from golfsim.data.graphs import read_adjacency
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
 
@@ -164,8 +165,13 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         return edges if directed else np.vstack([edges, edges[:, ::-1]])
 
     def _read(self, path: Path, nodes: int) -> NDArray[np.int64]:
+        if why := unreadable(path):
+            raise self._wrong("file", f"{path}: {why}")
         if path.suffix == ".npz":
-            return self._read_matrix(path, nodes)
+            try:
+                return read_adjacency(path, nodes)
+            except ValueError as error:
+                raise self._wrong("file", f"{path}: {error}") from None
         try:
             with path.open(encoding="utf-8") as lines, warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # an empty file is a graph without edges
@@ -179,19 +185,6 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             raise self._wrong("file", f"{path}: there is no node {bad}: nodes have the numbers 0 … {nodes - 1}")
         return edges
 
-    def _read_matrix(self, path: Path, nodes: int) -> NDArray[np.int64]:
-        from scipy.sparse import load_npz
-
-        try:
-            matrix: Any = load_npz(path)
-            matrix = matrix.tocoo()
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise self._wrong("file", f"{path}: not a matrix in the format of scipy.sparse: {error}") from None
-        if matrix.shape != (nodes, nodes):
-            size = " × ".join(map(str, matrix.shape))
-            raise self._wrong("file", f"{path}: the matrix is {size}, the network has {nodes} nodes")
-        return np.column_stack([matrix.row, matrix.col]).astype(np.int64)
-
     def _generate(self, nodes: int) -> tuple[NDArray[np.int64], bool]:
         import networkx as nx
 
@@ -202,8 +195,11 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             raise self._wrong("generator", f"networkx has no generator “{name}”", nearest(name, names))
         try:
             graph = _call(generator, nodes, int(self.key("graph")) % 2**32, self.config.arguments)
-        except (TypeError, ValueError, nx.NetworkXException) as error:
-            raise self._wrong("arguments", f"networkx.{name}: {error}") from None
+        except Exception as error:  # of the generator, for arguments that it does not expect
+            what = f"networkx.{name}: {type(error).__name__}: {error}"
+            raise self._wrong("arguments", what) from None
+        if not isinstance(graph, nx.Graph):
+            raise self._wrong("generator", f"networkx.{name} returned a {type(graph).__name__}, not a graph")
         if graph.number_of_nodes() != nodes:
             what = f"networkx.{name} returned {counted(graph.number_of_nodes(), 'node')}, the network has {nodes}"
             raise self._wrong("arguments", what)

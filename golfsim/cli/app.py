@@ -5,7 +5,10 @@ The commands import heavy modules late, so that `golfsim --help` answers at once
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
@@ -73,18 +76,34 @@ new_app.command(name="scenario")(create_commands.new_scenario)
 
 def main() -> None:
     """Run the console script. A mistake of the user ends in a message, never in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a stream of a test, or none
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
         app(prog_name="golfsim")
+        sys.stdout.flush()
     except UserError as error:
         _fail(f"{'' if error.placed else 'golfsim: '}{error}{manual.more(error.docs)}")
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        _leave_output()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _leave_output()
+        _fail(f"golfsim: cannot write: {error.strerror}")
     except Exception as error:
         from golfsim.runs import single
 
         if single.in_users_code(error) is None:
             raise
         _fail(f"{single.explained(error)}{manual.more('protocols')}")
+
+
+def _leave_output() -> None:
+    """Write nothing more to an output that takes nothing, also not at the end of the program."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> NoReturn:

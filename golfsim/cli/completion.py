@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
@@ -13,8 +15,24 @@ TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "sett
 KINDS = ("plain", "overlay", "learner")  # of protocols that `golfsim new` writes; the first is the default
 
 
+SPECIAL = re.compile(r"[^\w./+,@%=:~-]")  # characters that a shell may interpret
+
+
 def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
-    return sorted(word for word in words if word.startswith(incomplete))
+    shown = (_quoted(word) for word in words)
+    return sorted(word for word in shown if word and word.startswith(incomplete))
+
+
+def _quoted(word: str) -> str | None:
+    """Return a word as the shell has to read it: a file name must never be executed. None: leave it out.
+
+    bash inserts the word as it is, so special characters get a backslash. For other shells such words are left out.
+    """
+    if not SPECIAL.search(word):
+        return word
+    if os.environ.get("_GOLFSIM_COMPLETE") == "complete_bash" and word.isprintable():
+        return SPECIAL.sub(lambda found: f"\\{found[0]}", word)
+    return None
 
 
 def files(incomplete: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -51,6 +52,18 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
+
+
+def unreadable(path: Path) -> str:
+    """Return why a path cannot be read as a file, or an empty text: reading a pipe or a device might never end."""
+    try:
+        if path.is_file():
+            return ""
+        if path.is_dir():
+            return "this is a folder, not a file"
+        return "this is a pipe or a device, not a file" if path.exists() else os.strerror(errno.ENOENT)
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error)
 
 
 def private(*names: str) -> Path:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.maths import exp_of, log_of, power_of
+from golfsim.core.paths import unreadable
 from golfsim.core.settings import FileName, Settings, Share
 from golfsim.core.state import Stateful
 from golfsim.core.words import counted
@@ -414,6 +415,8 @@ def all_up(models: list[Churn[Any]], nodes: int) -> NDArray[np.bool_]:
 def read_trace(path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.float64]]:
     """Return the nodes and the bounds of the intervals in a trace file."""
     nodes, bounds = [], []
+    if why := unreadable(path):
+        raise UserError(f"{path}: {why}", key="file")
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             reader = csv.DictReader(lines, skipinitialspace=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from golfsim.core.errors import UserError, nearest
-from golfsim.core.paths import shipped_scenarios
+from golfsim.core.paths import is_file, shipped_scenarios, unreadable
 from golfsim.core.words import counted
 from golfsim.scenario.messages import Problem, ScenarioError, lists, shown, tuples
 from golfsim.scenario.pages import page_for
@@ -146,13 +146,15 @@ def _unpacked_time(table: dict[str, Any]) -> Any:
 
 
 def _text_of(path: Path) -> str:
+    why = unreadable(path)
+    if why:
+        own = [f"{path.name}.toml"] if path.name and is_file(path.with_name(f"{path.name}.toml")) else []
+        hint = "" if path.suffix or not path.name else nearest(path.name, own or shipped_scenarios())
+        raise ScenarioError([f"{path}: {UserError(why, hint=hint)}"])
     try:
         content = path.read_bytes()
-    except (OSError, ValueError) as error:
-        own = [file.name for file in [path.with_name(f"{path.name}.toml")] if file.is_file()]
-        hint = "" if path.suffix else nearest(path.name, own or shipped_scenarios())
-        what = UserError(str(getattr(error, "strerror", None) or error), hint=hint)
-        raise ScenarioError([f"{path}: {what}"]) from None
+    except OSError as error:
+        raise ScenarioError([f"{path}: {error.strerror or error}"]) from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -589,3 +590,35 @@ def test_an_unknown_benchmark_is_reported(golfsim_):
     assert (code, err.splitlines()[:2]) == (
         2, ["golfsim: unknown section “protokols”", "    did you mean “protocols”?"],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["check"], ["run"], ["describe"], ["audit"]])
+@pytest.mark.parametrize("file", [".", "/", ""])
+def test_a_folder_is_no_scenario(golfsim_, words, file):
+    code, _, err = golfsim_(*words, file)
+    assert (code, "this is a folder, not a file" in err) == (2, True)
+
+
+def test_a_pipe_or_a_device_is_refused_and_not_read_for_ever(golfsim_, tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    for file in (tmp_path / "pipe.toml", "/dev/zero"):
+        code, _, err = golfsim_("check", file)
+        assert (code, "this is a pipe or a device, not a file" in err) == (2, True)
+
+
+def a_process(*words, **how):
+    return subprocess.run([sys.executable, "-m", "golfsim", *words], stderr=subprocess.PIPE, text=True, **how)
+
+
+def test_an_output_without_unicode_gets_replacements():
+    plain = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = a_process("list", "protocols", stdout=subprocess.PIPE, env=plain)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_ends_in_one_line():
+    with open("/dev/full", "w") as full:
+        done = a_process("list", "protocols", stdout=full)
+    assert (done.returncode, done.stderr) == (2, "golfsim: cannot write: No space left on device\n")

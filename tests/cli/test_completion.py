@@ -56,3 +56,18 @@ def test_completion_loads_nothing_heavy():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "golfsim.cli.completion" in found
     assert (HEAVY | {"numpy", "pydantic"}) & set(found) == set()
+
+
+def test_a_file_name_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
+    for name in ("zz$(touch PWN).toml", "zz`touch PWN`.toml", "zz; touch PWN.toml", "zz'.toml", "zz\n.toml"):
+        (tmp_path / name).write_text("")
+    environment = os.environ | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    asked = environment | {"COMP_WORDS": "golfsim run zz", "COMP_CWORD": "2", "_GOLFSIM_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-c", "from golfsim.cli import main; main()"]
+    done = subprocess.run(command, env=asked, cwd=tmp_path, capture_output=True, text=True, check=True)
+    words = done.stdout.splitlines()
+    assert len(words) == 4
+    for word in words:
+        printed = subprocess.run(["bash", "-c", f"printf %s {word}"], cwd=tmp_path, capture_output=True, text=True)
+        assert (tmp_path / printed.stdout).is_file(), word
+    assert not (tmp_path / "PWN").exists()

@@ -1,5 +1,7 @@
 """Fixed graphs."""
 
+import re
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from scipy.stats import chi2
 
 from golfsim.core import rng as draws
 from golfsim.core.errors import UserError
+from golfsim.data.graphs import read_adjacency
 from golfsim.scenario.messages import ScenarioError
 from protocols.static_overlay import StaticOverlay
 
@@ -173,3 +176,50 @@ def test_a_bad_generator_is_the_users_error_at_its_key(keys, key, complaint):
 def test_a_graph_comes_from_exactly_one_source(keys):
     with pytest.raises(ScenarioError, match="exactly one of"):
         simulation(tree({"name": "peers", "use": "static_overlay"} | keys))
+
+
+def npz(folder, **changes):
+    """A ring of four nodes as scipy.sparse saves it, with some arrays changed."""
+    arrays = {
+        "format": np.array(b"csr"), "shape": np.array([4, 4]), "data": np.ones(4), "indices": np.array([1, 2, 3, 0]),
+        "indptr": np.arange(5),
+    }  # fmt: skip
+    path = folder / "graph.npz"
+    np.savez(path, **{name: array for name, array in (arrays | changes).items() if array is not None})
+    return path
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_an_adjacency_matrix_of_scipy_is_read_in_each_format(tmp_path, form):
+    from scipy.sparse import csr_array, save_npz
+
+    ring = np.roll(np.eye(4), 1, axis=1)
+    save_npz(tmp_path / "graph.npz", csr_array(ring).asformat(form))
+    assert sorted(map(tuple, read_adjacency(tmp_path / "graph.npz", 4).tolist())) == [(0, 1), (1, 2), (2, 3), (3, 0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"indptr": np.array([0, 1, 2, 3, 2**40])}, "“indptr” does not divide 4 entries into 4 rows"),
+        ({"indptr": np.array([0, 3, 1, 2, 4])}, "“indptr” does not divide"),
+        ({"indptr": np.array([0, 4])}, "“indptr” does not divide"),
+        ({"indptr": np.array([0.0, 1, 2, 3, 4])}, "expected whole numbers in “indptr”"),
+        ({"indptr": None}, "expected whole numbers in “indptr”"),
+        ({"indices": np.array([1, 2, 3, 9])}, "there is no node 9"),
+        ({"indices": np.array([1, 2, 3, -1])}, "there is no node -1"),
+        ({"shape": np.array([4, 5])}, "the matrix is 4 × 5, the network has 4 nodes"),
+        ({"shape": None}, "the network has 4 nodes"),
+        ({"format": np.array(b"dia")}, "got “dia”"),
+        ({"format": np.array(["csr", "csr"])}, "expected a matrix"),
+    ],
+)
+def test_a_damaged_adjacency_matrix_is_refused_before_scipy_sees_it(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_adjacency(npz(tmp_path, **changes), 4)
+
+
+def test_an_adjacency_matrix_that_is_no_archive_is_refused(tmp_path):
+    (tmp_path / "graph.npz").write_bytes(b"PK\x03\x04 nonsense")
+    with pytest.raises(ValueError, match="not a zip file"):
+        read_adjacency(tmp_path / "graph.npz", 4)

@@ -18,7 +18,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.threads import over_ranges
 from golfsim.core.words import counted
 from golfsim.learning.erm.descent import SGD_FOLDS, SGD_RATES
-from golfsim.learning.erm.fits import Lasso, MiniBatchDescent, Ridge, fit_nodes
+from golfsim.learning.erm.fits import Lasso, Method, MiniBatchDescent, Ridge, fit_nodes
 from golfsim.learning.erm.newton import Loss
 from golfsim.learning.erm.nodes import Part, count_mistakes, cross_validate
 from golfsim.protocol.records import Rows, ranges
@@ -73,16 +73,11 @@ def fit(
     array of float64, shape (nodes, models, features)
     """
     solver = solver or Solver()
-    w, reached = _room(nodes, models, rows)
-    term = np.zeros((0, 0)) if linear is None else np.ascontiguousarray(linear).reshape(w.shape)
+    term = np.zeros((0, 0)) if linear is None else np.ascontiguousarray(linear).reshape(nodes.size * models, -1)
     method = Ridge(loss, ridge, term, solver.tolerance, solver.most)
-
-    def run(lo: int, hi: int) -> None:
-        fit_nodes(nodes, lo, hi, rows, part, method, w, reached)
-
-    over_ranges(solver.threads, run, 0, nodes.size, smallest=1)
+    w, reached = _fitted(nodes, rows, models, part, method, solver.threads)
     _refuse_unsolved(nodes, reached, solver)
-    return w.reshape(nodes.size, models, -1)
+    return w
 
 
 def fit_with_lasso(
@@ -109,15 +104,10 @@ def fit_with_lasso(
     -------
     array of float64, shape (nodes, models, features)
     """
-    w, reached = _room(nodes, models, rows)
     method = Lasso(loss, lam, np.zeros((0, 0)), solver.tolerance, solver.most)
-
-    def run(lo: int, hi: int) -> None:
-        fit_nodes(nodes, lo, hi, rows, EVERYTHING, method, w, reached)
-
-    over_ranges(solver.threads, run, 0, nodes.size, smallest=1)
+    w, reached = _fitted(nodes, rows, models, EVERYTHING, method, solver.threads)
     _refuse_unsolved(nodes, reached, solver)
-    return w.reshape(nodes.size, models, -1)
+    return w
 
 
 def fit_as_published(
@@ -155,14 +145,8 @@ def fit_as_published(
     -------
     array of float64, shape (nodes, models, features)
     """
-    w, reached = _room(nodes, models, rows)
     method = MiniBatchDescent(loss, lam, parts(nodes, rows, SGD_FOLDS, key), np.array(SGD_RATES), batch)
-
-    def run(lo: int, hi: int) -> None:
-        fit_nodes(nodes, lo, hi, rows, EVERYTHING, method, w, reached)
-
-    over_ranges(threads, run, 0, nodes.size, smallest=1)
-    return w.reshape(nodes.size, models, -1)
+    return _fitted(nodes, rows, models, EVERYTHING, method, threads)[0]
 
 
 def best_lambda(
@@ -253,8 +237,17 @@ def parts(nodes: NDArray[np.int32], rows: Rows, number: int, key: np.uint64) -> 
     return found
 
 
-def _room(nodes: NDArray[np.int32], models: int, rows: Rows) -> tuple[Floats, Floats]:
-    return np.zeros((nodes.size * models, rows.x.shape[1])), np.zeros((nodes.size, models))
+def _fitted(
+    nodes: NDArray[np.int32], rows: Rows, models: int, part: Part, method: Method, threads: int
+) -> tuple[Weights, Floats]:
+    """Return the models of all nodes by a method, and how far from the minimum each is."""
+    w, reached = np.zeros((nodes.size * models, rows.x.shape[1])), np.zeros((nodes.size, models))
+
+    def run(lo: int, hi: int) -> None:
+        fit_nodes(nodes, lo, hi, rows, part, method, w, reached)
+
+    over_ranges(threads, run, 0, nodes.size, smallest=1)
+    return w.reshape(nodes.size, models, -1), reached
 
 
 def _refuse_unsolved(nodes: NDArray[np.int32], reached: Floats, solver: Solver) -> None:

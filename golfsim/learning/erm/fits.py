@@ -85,6 +85,7 @@ def _by_descent(method, rows, e, node, m, models, part, n, z, flat, model, scrat
     return 0.0
 
 
+Method = Ridge | Lasso | MiniBatchDescent
 METHODS = {Ridge: _by_newton, Lasso: _by_lasso, MiniBatchDescent: _by_descent}
 
 

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.maths import product
 from golfsim.data import scaling
+from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.learner import classify
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
@@ -117,7 +118,8 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for _ in simulation:
                 pass
         self.coef_ = _model(simulation)
-        self.guarantee_ = simulation.layers["model"].guarantee()
+        found = simulation.layers["model"].guarantee()
+        self.guarantee_ = found if found.released else Guarantee(None, found.unit, "the model has no noise")
         self.scenario_ = simulation.scenario.dump()
         self._scaling = simulation.scaling
         return self

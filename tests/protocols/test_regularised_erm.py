@@ -306,7 +306,7 @@ def test_records_that_are_too_long_or_published_already_are_refused_with_noise()
     tree = table(records=2, **OUTPUT)
     tree["protocol"].insert(0, {"name": "noisy", "use": "data_perturbation", "epsilon": 1.0, "norm": "l2"})
     tree["protocol"][1]["records"] = "noisy"
-    with pytest.raises(UserError, match="published already"):
+    with pytest.raises(UserError, match="already published"):
         finished(tree)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from contextlib import suppress
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -76,6 +77,7 @@ new_app.command(name="scenario")(create_commands.new_scenario)
 
 def main() -> None:
     """Run the console script. A mistake of the user ends in a message, never in a traceback."""
+    warnings.showwarning = _warn  # type: ignore[assignment]
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):  # a stream of a test, or none
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -99,6 +101,12 @@ def main() -> None:
         if single.in_users_code(error) is None:
             raise
         _fail(f"{single.explained(error)}{manual.more('protocols')}")
+
+
+def _warn(message: Any, category: type[Warning], *place: Any) -> None:
+    """Print a warning of golfsim in one line, without the place in the code."""
+    if issubclass(category, UserWarning):
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def _leave_output() -> None:

@@ -122,9 +122,12 @@ def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
 
 def status(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the files of complete runs with their checksums.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Show which runs are complete, running, failed or missing."""
     from golfsim.runs import status
 
-    show(status.of(folder), json_, lambda found: status.text(folder, found))
+    show(status.of(folder, verify), json_, lambda found: status.text(folder, found))

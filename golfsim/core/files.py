@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,13 +21,30 @@ def _to_disk(path: str) -> None:
         os.close(handle)
 
 
+def _umask() -> int:
+    """Return the permissions that the user does not want new files to have."""
+    with _lock:  # the only way to read it is to set it
+        mask = os.umask(0o077)
+        os.umask(mask)
+    return mask
+
+
+_lock = threading.Lock()
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a file under a temporary name and rename it, so that an incomplete file is never visible."""
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:
         write(Path(aside))
-        os.chmod(aside, 0o644)
+        os.chmod(aside, 0o666 & ~_umask())
         _to_disk(aside)
         os.replace(aside, path)
     except BaseException:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
+from golfsim.core.files import checksum
 from golfsim.core.paths import user_cache
 from golfsim.core.words import counted
 from golfsim.data.cards import Card, card_of
@@ -94,13 +95,7 @@ def complete(card: Card) -> bool:
 
 
 def _is_right(path: Path, file: Mapping[str, Any]) -> bool:
-    return path.is_file() and file.get("sha256") in (None, sha256(path))
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return path.is_file() and file.get("sha256") in (None, checksum(path))
 
 
 def _from_source(card: Card, source: Mapping[str, Any], progress: Downloaded) -> Path:

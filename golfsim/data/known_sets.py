@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError
+from golfsim.core.files import checksum
 from golfsim.data.cards import Card, card_of, data_folder
-from golfsim.data.fetch import complete, folder_of, sha256
+from golfsim.data.fetch import complete, folder_of
 from golfsim.data.files import Unscaled
 
 
@@ -49,7 +50,7 @@ def _bundled(card: Card) -> Path:
     path = data_folder() / str(file["name"])
     if not path.is_file():
         raise _damaged(card, f"{file['name']} is missing")
-    if sha256(path) != file["sha256"]:
+    if checksum(path) != file["sha256"]:
         raise _damaged(card, f"{file['name']} has the wrong checksum")
     return path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from golfsim.core.errors import UserError
+from golfsim.core.files import checksum
 from golfsim.sim.log import ABOUT, COLUMNS, LOG, NOTE, no_such_table, noted
 from golfsim.sim.tables import beside, columns_of
 
@@ -102,7 +104,7 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
     import pandas as pd
     import pyarrow as pa
 
-    tables, notes = zip(*(_rows_of(piece.file, list(columns)) for piece in pieces), strict=True)
+    pieces, tables, notes = _readable(pieces, list(columns))
     sizes = [table.num_rows for table in tables]
     whole: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     words = [column for column in ("layer", "metric") if column in columns]
@@ -117,6 +119,21 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
     return noted(whole, notes)
 
 
+def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], list[Any], list[str]]:
+    """Return the pieces that can be read, with rows and notes. A damaged run is named in a warning and left out."""
+    found, errors = [], []
+    for piece in pieces:
+        try:
+            found.append((piece, *_rows_of(piece.file, columns)))
+        except UserError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    for wrong in errors:
+        warnings.warn(f"{wrong.what}; this run is left out, and golfsim run repeats it", stacklevel=4)
+    return [one[0] for one in found], [one[1] for one in found], [one[2] for one in found]
+
+
 def _plain(value: Any) -> Any:
     """Return lists and tables as text, other values unchanged."""
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
@@ -126,15 +143,34 @@ def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str]:
     """Return the rows of a log or of a table next to it, and its note."""
     import pyarrow.parquet as pq
 
+    expected = about(file.parent).get("sha256", {}).get(file.name)
     try:
+        if expected is not None and checksum(file) != expected:
+            raise UserError(f"{file}: damaged: its checksum is not that in {ABOUT}")
         with pq.ParquetFile(file) as parquet:
             table = parquet.read(columns=columns)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: not a golfsim log: {str(error).splitlines()[0]}") from None
-    if table.column_names != columns:
-        raise UserError(f"{file}: not a golfsim log: expected the columns {', '.join(columns)}")
-    note = (table.schema.metadata or {}).get(NOTE.encode(), b"").decode()
+        if table.column_names != columns:
+            raise UserError(f"{file}: not a golfsim log: expected the columns {', '.join(columns)}")
+        wrong = [name for name in columns if not _fits(name, table.schema.field(name).type)]
+    except UserError:
+        raise
+    except Exception as error:  # whatever a damaged file makes of the library
+        raise UserError(f"{file}: not a golfsim log: {(str(error) or type(error).__name__).splitlines()[0]}") from None
+    if wrong:
+        raise UserError(f"{file}: not a golfsim log: the column “{wrong[0]}” has another type")
+    note = (table.schema.metadata or {}).get(NOTE.encode(), b"").decode("utf-8", "replace")
     return table.replace_schema_metadata(None), note
+
+
+def _fits(column: str, kind: Any) -> bool:
+    """Return whether a column has the type that golfsim writes."""
+    import pyarrow.types as types
+
+    if column in ("layer", "metric"):
+        return bool(types.is_dictionary(kind)) and bool(types.is_string(kind.value_type))
+    if column in ("value", "error"):
+        return bool(types.is_float64(kind))
+    return bool(types.is_boolean(kind) if column == "online" else types.is_integer(kind))
 
 
 def _point(folder: Path) -> dict[str, Any]:
@@ -143,10 +179,30 @@ def _point(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+# The types of what others read from run.json: a value of another type counts as missing.
+ABOUT_TYPES: dict[str, type | tuple[type, ...]] = {
+    "status": str, "error": str, "hash": str, "cycles": int, "nodes": int, "run": int, "seed": int, "point": dict,
+    "guarantees": dict, "times": dict, "sha256": dict, "name": str, "scenario_file": str, "code_files": list,
+}  # fmt: skip
+
+
 def about(folder: Path) -> dict[str, Any]:
-    """Return the content of `run.json`; an empty table where it cannot be read."""
+    """Return the content of `run.json` without values of a wrong type; an empty table if it cannot be read."""
     try:
         found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: value for key, value in found.items() if isinstance(value, ABOUT_TYPES.get(key, object))}
+
+
+def damage(folder: Path) -> str:
+    """Return what is wrong with the files of a run by the checksums in its `run.json`, or an empty text."""
+    for name, expected in about(folder).get("sha256", {}).items():
+        file = folder / Path(str(name)).name
+        if not file.is_file():
+            return f"{file}: missing"
+        if checksum(file) != expected:
+            return f"{file}: damaged: its checksum is not that in {ABOUT}"
+    return ""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
-from golfsim.runs.logs import Piece, frame_of, further, pieces_of
-from golfsim.sim.log import ABOUT, SCENARIO
+from golfsim.runs.logs import Piece, about, frame_of, further, pieces_of
+from golfsim.sim.log import SCENARIO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,10 +37,7 @@ class Run:
     @cached_property
     def about(self) -> dict[str, Any]:
         """The content of `run.json`; empty if there is none."""
-        with suppress(OSError, ValueError):
-            found = json.loads((self.piece.file.parent / ABOUT).read_text(encoding="utf-8"))
-            return found if isinstance(found, dict) else {}
-        return {}
+        return about(self.piece.file.parent)
 
     @cached_property
     def keys(self) -> dict[str, Any]:

@@ -9,14 +9,18 @@ from typing import Any
 from golfsim.core.errors import UserError
 from golfsim.core.paths import INDEX
 from golfsim.core.words import counted
+from golfsim.runs.logs import damage
 from golfsim.runs.store import SHORT, WHOLE, Entry, Store
 
-STATES = ("complete", "interrupted", "failed", "running", "missing")
+STATES = ("complete", "damaged", "interrupted", "failed", "running", "missing")
 NAMED = 10  # points and failures that are listed
 
 
-def of(folder: Path) -> dict[str, Any]:
-    """Return the numbers of runs by state, in total and per point of a sweep, and the failures."""
+def of(folder: Path, verify: bool = False) -> dict[str, Any]:
+    """Return the numbers of runs by state, in total and per point of a sweep, and the failures.
+
+    With `verify`, the files of complete runs are compared with their checksums.
+    """
     roots = [file.parent for file in sorted(folder.rglob(INDEX))]
     if not roots:
         what = "no golfsim results here" if folder.exists() else "there is no such folder"
@@ -30,9 +34,13 @@ def of(folder: Path) -> dict[str, Any]:
         for hash_, values, entry in asked:
             point = ", ".join(f"{key} = {value}" for key, value in values.items() if key not in ("run", "seed"))
             state = _state(entry, hash_[:SHORT] in begun)
+            wrong = damage(root / entry.folder) if verify and entry and state == "complete" else ""
+            if wrong:
+                state = "damaged"
+                failures.append({"state": state, "point": point, "run": values["run"], "error": wrong})
             points.setdefault(point, Counter())[state] += 1
             if entry and state == "failed":
-                failures.append({"point": point, "run": values["run"], "error": entry.error})
+                failures.append({"state": state, "point": point, "run": values["run"], "error": entry.error})
     total = sum(points.values(), Counter())
     return {
         "runs": {state: total[state] for state in STATES},
@@ -44,7 +52,8 @@ def of(folder: Path) -> dict[str, Any]:
 
 def _state(entry: Entry | None, begun: bool) -> str:
     if entry is not None:
-        return "complete" if entry.status in WHOLE else entry.status
+        state = "complete" if entry.status in WHOLE else entry.status
+        return state if state in STATES else "missing"
     return "running" if begun else "missing"
 
 
@@ -60,7 +69,7 @@ def text(folder: Path, found: dict[str, Any]) -> str:
     lines += [f"  … and {counted(len(unfinished) - NAMED, 'more point')}"] if len(unfinished) > NAMED else []
     for failure in found["failures"][:NAMED]:
         where = f"{failure['point']}, " if failure["point"] else ""
-        lines.append(f"  failed: {where}run {failure['run']}: {failure['error']}")
+        lines.append(f"  {failure['state']}: {where}run {failure['run']}: {failure['error']}")
     if found["older"]:
         lines.append(f"  also in this folder: {counted(found['older'], 'run')} of earlier versions of the scenario")
     if set(counts) - {"complete"}:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from golfsim.core.paths import INDEX, is_file
 from golfsim.core.provenance import ROOTS, code_version, digest_of
-from golfsim.runs.logs import Piece, about
+from golfsim.runs.logs import Piece, about, damage
 from golfsim.sim.log import LOG
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ create table if not exists runs (hash text primary key, folder text, status text
 create table if not exists plan (file text, place int, hash text, point text, run int, seed int,
                                  primary key (file, place));
 """
+ENTRY = (str, str, str, str, int, (int, float))  # the types of a row of `runs`
+PLAN = (str, str, int, int)
+RUNS = "select hash, folder, status, error, cycles, seconds from runs"
+PLANNED = "select hash, point, run, seed from plan"
 COLUMNS = {"runs": "hash folder status error cycles seconds", "plan": "file place hash point run seed"}
 
 
@@ -143,18 +147,20 @@ class Store:
 
     def entries(self) -> dict[str, Entry]:
         """Return all runs in the index, by hash."""
-        rows = self._rows("select hash, folder, status, error, cycles, seconds from runs")
-        return {row[0]: Entry(*row) for row in rows}
+        rows = self._rows(RUNS)
+        return {row[0]: Entry(*row) for row in rows if _fits(row, ENTRY)}
 
-    def planned(self) -> list[tuple[str, dict[str, Any], Entry | None]]:
+    def planned(self, verify: bool = False) -> list[tuple[str, dict[str, Any], Entry | None]]:
         """Return the runs of the last version of each scenario file that wrote here.
 
         Each has its hash, its values (point, run and seed), and its entry if it exists.
         """
-        rows = self._rows("select hash, point, run, seed from plan order by file, place")
-        known = self._known({row[0] for row in rows})
+        rows = self._rows(f"{PLANNED} order by file, place")
+        if not all(_fits(row, PLAN) and _table(row[1]) is not None for row in rows):
+            return []  # the index is damaged, and the next `golfsim run` rebuilds it
+        known = self._known({row[0] for row in rows}, verify)
         return [
-            (hash_, json.loads(point) | {"run": run, "seed": seed}, known.get(hash_))
+            (hash_, (_table(point) or {}) | {"run": run, "seed": seed}, known.get(hash_))
             for hash_, point, run, seed in dict.fromkeys(rows)
         ]
 
@@ -181,6 +187,7 @@ class Store:
             place = f"{self.index.resolve().as_uri()}?mode={mode}"
             try:
                 with closing(sqlite3.connect(place, uri=True, timeout=60)) as index:
+                    index.text_factory = _text
                     return index.execute(query).fetchall()
             except sqlite3.DatabaseError as error:
                 if "locked" in str(error):
@@ -190,6 +197,8 @@ class Store:
     def ask_for(self, file: str, runs: list[Planned]) -> dict[str, Entry]:
         """Record the runs of a scenario file. Return those that are complete, by hash."""
         rows = [(file, n, r.hash, json.dumps(r.point.values), r.run, r.seed) for n, r in enumerate(runs)]
+        if not self._sound():
+            os.replace(self.index, self.index.with_suffix(".damaged"))
         self._write(
             ("delete from plan where file = ?", [(file,)]), ("insert into plan values (?, ?, ?, ?, ?, ?)", rows)
         )
@@ -199,20 +208,37 @@ class Store:
 
     def whole(self, runs: list[Planned]) -> dict[str, Entry]:
         """Return the complete runs by hash, including those that are not in the index."""
-        return {hash_: entry for hash_, entry in self._known({r.hash for r in runs}).items() if entry.status in WHOLE}
+        known = self._known({r.hash for r in runs}, verify=True)
+        return {hash_: entry for hash_, entry in known.items() if entry.status in WHOLE}
 
-    def _known(self, hashes: set[str]) -> dict[str, Entry]:
-        """Return the entries of these runs: from the index, or from their own files if the index lacks their end."""
+    def _known(self, hashes: set[str], verify: bool = False) -> dict[str, Entry]:
+        """Return the entries of these runs: from the index, or from their own files if the index lacks their end.
+
+        With `verify`, a run whose files do not have their checksums counts as missing.
+        """
         known = {hash_: entry for hash_, entry in self.entries().items() if hash_ in hashes}
-        whole = {h: e for h, e in known.items() if e.status in WHOLE and (self.folder / e.folder / LOG).is_file()}
+        whole = {h: e for h, e in known.items() if e.status in WHOLE and self._there(e.folder, verify)}
         known = {h: e for h, e in known.items() if e.status not in WHOLE} | whole
         unclear = hashes - whole.keys()
         short = {hash_[:SHORT] for hash_ in unclear}
         for folder in self.folder.rglob("run-*-*") if unclear else ():
             entry = self._from_file(folder) if folder.name[-SHORT:] in short else None
+            if entry and entry.status in WHOLE and not self._there(entry.folder, verify):
+                continue
             if entry and entry.hash in unclear and (entry.status in WHOLE or entry.hash not in known):
                 known[entry.hash] = entry
         return known
+
+    def _sound(self) -> bool:
+        """Return whether all rows of the index have the types that golfsim writes."""
+        plans = self._rows(PLANNED)
+        tables = all(_fits(row, PLAN) and _table(row[1]) is not None for row in plans)
+        return tables and all(_fits(row, ENTRY) for row in self._rows(RUNS))
+
+    def _there(self, name: str, verify: bool) -> bool:
+        """Return whether the log of a run exists and, with `verify`, whether its files have their checksums."""
+        folder = self.folder / name
+        return is_file(folder / LOG) and not (verify and damage(folder))
 
     def _from_file(self, folder: Path) -> Entry | None:
         """Return the entry of the run in a folder, from its `run.json`."""
@@ -254,6 +280,24 @@ class Store:
             with index:
                 for statement, rows in statements:
                     index.executemany(statement, rows)
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
+
+
+def _fits(row: tuple[Any, ...], kinds: tuple[Any, ...]) -> bool:
+    """Return whether the values of a row have the types that golfsim writes."""
+    return all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
+
+
+def _table(text: str) -> dict[str, Any] | None:
+    """Return a table that is stored as JSON, or None if it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def about_run(folder: Path) -> dict[str, Any]:

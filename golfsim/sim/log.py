@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
-from golfsim.core.files import write_whole
+from golfsim.core.files import checksum, write_whole
 from golfsim.sim.tables import NodeTable, beside
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class Log:
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
         for name, further in self.tables.items():
             self._write_further(folder, name, further)
+        names = [SCENARIO, LOG, *(beside(folder / LOG, name).name for name in self.tables)]
+        about = about | {"sha256": {name: checksum(folder / name) for name in names}}
         text = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
         write_whole(
             folder / ABOUT, lambda path: path.write_text(text, encoding="utf-8")

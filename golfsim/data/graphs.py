@@ -42,7 +42,8 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             wanted = {"format", "shape", *(name for names in FIELDS.values() for name in names)}
             return {name: archive[name] for name in archive.files if name in wanted}
     except (OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(str(getattr(error, "strerror", None) or error)) from None
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"not a matrix in the format of scipy.sparse: {why}") from None
 
 
 def _format(arrays: dict[str, NDArray[Any]]) -> str:

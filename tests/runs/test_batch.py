@@ -376,7 +376,7 @@ def test_the_time_left_is_judged_by_what_is_done(monkeypatch):
 def test_status_shows_the_state_of_all_runs(tmp_path):
     batch.run(faulty(tmp_path), tmp_path / "r", batch.Execution())
     found = status.of(tmp_path / "r")
-    assert found["runs"] == {"complete": 2, "interrupted": 0, "failed": 2, "running": 0, "missing": 0}
+    assert found["runs"] == {"complete": 2, "damaged": 0, "interrupted": 0, "failed": 2, "running": 0, "missing": 0}
     assert found["points"]["mine.bad = True"] == {"failed": 2}
     assert [failure["run"] for failure in found["failures"]] == [1, 2]
     text = status.text(tmp_path / "r", found)

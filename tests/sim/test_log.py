@@ -42,7 +42,8 @@ def test_what_is_written_is_what_is_loaded(tmp_path):
     pd.testing.assert_frame_equal(frame.drop(columns="path"), log.frame(), check_categorical=False)
     assert set(frame["path"]) == {"a/run-1"}
     assert (tmp_path / "a/run-1/scenario.toml").read_text(encoding="utf-8") == "name = 'ε'\n"
-    assert json.loads((tmp_path / "a/run-1/run.json").read_text()) == {"seed": 7}
+    about = json.loads((tmp_path / "a/run-1/run.json").read_text())
+    assert (about["seed"], sorted(about["sha256"])) == (7, ["log.parquet", "scenario.toml"])
     names = sorted(path.name for path in (tmp_path / "a/run-1").iterdir())
     assert names == ["log.parquet", "run.json", "scenario.toml"]
 
@@ -105,7 +106,7 @@ def other_columns(folder):
         (lambda folder: None, "there is no such file or folder"),
         (no_log, "no log.parquet here or below"),
         (no_parquet, "log.parquet: not a golfsim log"),
-        (half_a_log, "log.parquet: not a golfsim log"),
+        (half_a_log, "log.parquet: damaged: its checksum is not that in run.json"),
         (other_columns, "log.parquet: not a golfsim log"),
     ],
 )

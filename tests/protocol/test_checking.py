@@ -176,4 +176,4 @@ def test_random_numbers_that_the_seed_does_not_determine_are_warned_about(tmp_pa
 
 
 def test_a_helper_with_a_name_of_its_own_is_fine(tmp_path):
-    run(tmp_path, ("def _helper", "def steps"))
+    assert run(tmp_path, ("def _helper", "def steps")).world.cycle == 1

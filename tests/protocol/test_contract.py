@@ -98,7 +98,7 @@ def mine(folder, start=START, step=STEP):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_author_calls_the_contract_from_an_own_test(tmp_path):
-    mine(tmp_path)
+    assert mine(tmp_path) is None, "it raises where a check fails, as the next tests see"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from golfsim.core.kernels import kernel
 from golfsim.learning.erm.descent import SGD_EPOCHS, SGD_STOP, best_rate, descend
 from golfsim.learning.erm.lasso import lasso
-from golfsim.learning.erm.newton import LANES, Loss, make_scratch, minimise, padded
+from golfsim.learning.erm.newton import LANES, FitRoom, Loss, make_scratch, minimise, padded
 from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
 
 Floats = NDArray[np.float64]
@@ -47,41 +47,45 @@ class MiniBatchDescent(NamedTuple):
     batch: int
 
 
+class Problem(NamedTuple):
+    """One model of one node to be fitted, and the memory for it."""
+
+    rows: Any  # the records of all nodes
+    part: Part  # the records to use
+    place: int  # of the node in the list of nodes
+    node: int
+    m: int  # which linear model
+    models: int  # the number of linear models per node
+    n: int  # the number of records
+    z: NDArray[np.float32]  # the records times their signs, feature by feature, padded; a view of `flat`
+    flat: NDArray[np.float32]
+    model: Floats  # the initial model, changed in place
+    scratch: FitRoom
+
+
 @kernel
-def _by_newton(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
-    """Fit one model by Newton's method; the parameters are those of `solve`."""
-    row = e * models + m
-    return minimise(
-        z,
-        n,
-        z.shape[1],
-        method.ridge[e],
-        method.linear,
-        row,
-        method.loss,
-        method.tolerance,
-        method.most,
-        model,
-        scratch,
+def _by_newton(method, p):
+    row, size = p.place * p.models + p.m, p.z.shape[1]
+    ridge, linear, tolerance = method.ridge[p.place], method.linear, method.tolerance
+    return minimise(p.z, p.n, size, ridge, linear, row, method.loss, tolerance, method.most, p.model, p.scratch)
+
+
+@kernel
+def _by_lasso(method, p):
+    lam, size = method.lam[p.place], p.z.shape[1]
+    tolerance, most = method.tolerance, method.most
+    return lasso(p.z, p.n, size, lam, method.nothing, method.loss, tolerance, most, p.model, p.scratch)
+
+
+@kernel
+def _by_descent(method, p):
+    lam, loss, batch, size = method.lam[p.place], method.loss, method.batch, p.z.shape[1]
+    gamma = best_rate(
+        p.rows, p.node, p.m, p.models, method.fold, method.rates, batch, lam, loss, p.flat, p.model, p.scratch
     )
-
-
-@kernel
-def _by_lasso(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
-    """Fit one model by proximal Newton steps; the parameters are those of `solve`."""
-    return lasso(
-        z, n, z.shape[1], method.lam[e], method.nothing, method.loss, method.tolerance, method.most, model, scratch
-    )
-
-
-@kernel
-def _by_descent(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
-    """Fit one model by mini-batch descent; the parameters are those of `solve`."""
-    lam, loss = method.lam[e], method.loss
-    gamma = best_rate(rows, node, m, models, method.fold, method.rates, method.batch, lam, loss, flat, model, scratch)
-    lay_out(rows, node, m, models, part, z)  # choosing the rate has used the same memory
-    model[:] = 0
-    descend(z, n, z.shape[1], method.batch, gamma, lam, SGD_EPOCHS, SGD_STOP, loss, model, scratch)
+    lay_out(p.rows, p.node, p.m, p.models, p.part, p.z)  # choosing the rate has used the same memory
+    p.model[:] = 0
+    descend(p.z, p.n, size, batch, gamma, lam, SGD_EPOCHS, SGD_STOP, loss, p.model, p.scratch)
     return 0.0
 
 
@@ -89,44 +93,15 @@ Method = Ridge | Lasso | MiniBatchDescent
 METHODS = {Ridge: _by_newton, Lasso: _by_lasso, MiniBatchDescent: _by_descent}
 
 
-def solve(
-    method: Any, rows: Any, e: int, node: int, m: int, models: int, part: Part, n: int, z: Any, flat: Any, model: Any,
-    scratch: Any,
-) -> Any:  # fmt: skip
-    """Fit model m of a node by a method, and return how far from the minimum it is.
-
-    Parameters
-    ----------
-    method : Ridge, Lasso or MiniBatchDescent
-        The method with its settings.
-    rows : Rows
-        The records of all nodes.
-    e, node : int
-        The place of the node in the list of nodes, and its number.
-    m, models : int
-        The linear model to fit, and the number of linear models.
-    part : Part
-        The records to use.
-    n : int
-        The number of these records.
-    z : array of float32, shape (padded features, padded records)
-        The records times their signs, feature by feature; a view of `flat`.
-    flat : array of float32
-        The memory for records.
-    model : array of float64, shape (padded features,)
-        The initial model, changed in place.
-    scratch : FitRoom
-        Temporary memory.
-    """
-    return METHODS[type(method)](method, rows, e, node, m, models, part, n, z, flat, model, scratch)
+def solve(method: Method, problem: Problem) -> Any:
+    """Fit a model by a method, and return how far from the minimum it is."""
+    return METHODS[type(method)](method, problem)
 
 
 @overload(solve)
-def _compiled_solve(method, rows, e, node, m, models, part, n, z, flat, model, scratch):
+def _compiled_solve(method, problem):
     chosen = METHODS[method.instance_class]
-    return lambda method, rows, e, node, m, models, part, n, z, flat, model, scratch: chosen(
-        method, rows, e, node, m, models, part, n, z, flat, model, scratch
-    )
+    return lambda method, problem: chosen(method, problem)
 
 
 @kernel
@@ -163,6 +138,7 @@ def fit_nodes(nodes, lo, hi, rows, part, method, w, reached):
             reached[e, m] = 0
             if n > 0:
                 lay_out(rows, nodes[e], m, models, part, z)
-                reached[e, m] = solve(method, rows, e, nodes[e], m, models, part, n, z, flat, model, scratch)
+                problem = Problem(rows, part, e, nodes[e], m, models, n, z, flat, model, scratch)
+                reached[e, m] = solve(method, problem)
             for f in range(w.shape[1]):
                 w[e * models + m, f] = model[f]

@@ -140,14 +140,16 @@ def rows(run: Simulation) -> list[tuple[Any, ...]]:
     return list(zip(run.log.cycles, run.log.names, map(repr, run.log.values), strict=True))
 
 
-def state(run: Simulation) -> dict[str, tuple[Any, ...]]:
-    """Return the state of a run in a form that can be compared, without the rows of nodes that were never online."""
-    found = {}
+def known_state(run: Simulation) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays of a run's state by name, without the rows of nodes that were never online."""
     for name, array in run.state().items():
         by_node = name.startswith("layer.") and name.count("/") == 1 and array.shape[:1] == (run.world.nodes,)
-        known = array[run.world.seen] if by_node else array
-        found[name] = (str(known.dtype), known.shape, known.tobytes())
-    return found
+        yield name, array[run.world.seen] if by_node else array
+
+
+def state(run: Simulation) -> dict[str, tuple[Any, ...]]:
+    """Return the state of a run in a form that can be compared bit for bit."""
+    return {name: (str(array.dtype), array.shape, array.tobytes()) for name, array in known_state(run)}
 
 
 def _choices(run: Simulation) -> list[int]:

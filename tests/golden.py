@@ -13,9 +13,10 @@ from importlib import metadata
 from pathlib import Path
 
 from entries import ENTRIES, GOLF, GROUPS, LOCAL, PEERS, VIEWS, accepted, scenario
-from helpers import finished, known_state, learning_tree
+from helpers import finished, learning_tree
 
 from golfsim.core.kernels import TARGET
+from golfsim.testing import known_state
 
 FOLDER = Path(__file__).parent / "golden"
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy")

@@ -18,6 +18,7 @@ from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import RawRecords
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
+from golfsim.testing import state
 
 HERE = Path(__file__).parent
 JIT = not numba.config.DISABLE_JIT
@@ -63,26 +64,12 @@ def finished(scenario_tree, **how):
     return run
 
 
-def rows(run):
-    """The log of a run, for comparison: NaN equals NaN."""
-    return list(zip(run.log.cycles, run.log.names, map(repr, run.log.values), strict=True))
-
-
-def known_state(run):
-    """The state of a run without the rows of nodes that were never online: these have none until `start` gives it."""
-    for name, array in run.state().items():
-        by_node = name.startswith("layer.") and name.count("/") == 1 and array.shape[:1] == (run.world.nodes,)
-        yield name, array[run.world.seen] if by_node else array
-
-
 def assert_same_state(one, other):
     """Bit for bit."""
-    left, right = dict(known_state(one)), dict(known_state(other))
+    left, right = state(one), state(other)
     assert left.keys() == right.keys()
     for name in left:
-        assert left[name].dtype == right[name].dtype, name
-        assert left[name].shape == right[name].shape, name
-        assert left[name].tobytes() == right[name].tobytes(), name
+        assert left[name] == right[name], name
 
 
 def command(capsys, monkeypatch, *words):

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers import finished, needs_jit, rows, simulation, tree
+from helpers import finished, needs_jit, simulation, tree
 
 from golfsim.core.errors import UserError
 from golfsim.learning.lambda_choice import GRID
 from golfsim.sim import checkpoint
+from golfsim.testing import rows
 
 PEERS = {"name": "peers", "use": "uniform"}
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 5.0}

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 from entries import ANONML, GOLF, GROUPS, LOCAL, OUTPUT, PEERS, VIEWS
-from helpers import assert_same_state, learning_tree, rows, simulation
+from helpers import assert_same_state, learning_tree, simulation
 
 from golfsim.protocol.records import Published
-from golfsim.testing import CHURN, DATA
+from golfsim.testing import CHURN, DATA, rows
 
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 5.0}
 MODES = {mode: PUBLISHED | {"mode": mode} for mode in ("per-class", "joint", "label+features")}

@@ -5,7 +5,7 @@ import math
 import naive
 import numpy as np
 import pytest
-from helpers import ALPHA, at_cycle, finished, make_layer, make_raw, make_world, rows, simulation, tree
+from helpers import ALPHA, at_cycle, finished, make_layer, make_raw, make_world, simulation, tree
 from scipy import stats
 
 from golfsim.cli import export
@@ -17,6 +17,7 @@ from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
 from golfsim.sim import checkpoint
 from golfsim.sim.simulation import Simulation
+from golfsim.testing import rows
 from protocols.data_perturbation import DataPerturbation
 
 MODES = ["per-class", "joint", "label+features"]

@@ -15,7 +15,6 @@ from helpers import (
     make_raw,
     make_world,
     p_of_chi_square,
-    rows,
     simulation,
     tree,
 )
@@ -29,6 +28,7 @@ from golfsim.privacy.ledger import HALVING, UNIFORM, Budget
 from golfsim.protocol.records import Rows
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
+from golfsim.testing import rows
 from protocols.golf import Golf
 from protocols.gradient_perturbation import GradientPerturbation
 from protocols.random_walk import RandomWalk

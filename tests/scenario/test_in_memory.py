@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import learning_tree, rows, tree
+from helpers import learning_tree, tree
 
 import golfsim
 from golfsim.core.errors import UserError
@@ -12,6 +12,7 @@ from golfsim.runs import batch, store
 from golfsim.scenario import in_memory
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
+from golfsim.testing import rows
 
 UNIFORM = {"name": "peers", "use": "uniform"}
 GRAPH = {"name": "peers", "use": "static_overlay"}

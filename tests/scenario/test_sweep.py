@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import HERE, learning_tree, rows, simulation, tree
+from helpers import HERE, learning_tree, simulation, tree
 
 from golfsim.core.errors import UserError
 from golfsim.runs.logs import load
@@ -10,6 +10,7 @@ from golfsim.runs.single import run
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import points
 from golfsim.sim.simulation import Simulation
+from golfsim.testing import rows
 
 PEERS = {"name": "peers", "use": "newscast", "view": 4}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}

@@ -4,11 +4,12 @@ import io
 
 import numpy as np
 import pytest
-from helpers import AVERAGING, assert_same_state, finished, learning_tree, make_world, rows, simulation, tree
+from helpers import AVERAGING, assert_same_state, finished, learning_tree, make_world, simulation, tree
 
 from golfsim.core.errors import UserError
 from golfsim.core.state import Stateful
 from golfsim.sim import checkpoint
+from golfsim.testing import rows
 
 PEERS = {"name": "peers", "use": "uniform"}
 LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw", "variant": "mu", "cache": 2}

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 from entries import ENTRIES, accepted, scenario
-from helpers import HERE, finished, learning_tree, rows, simulation, tree
+from helpers import HERE, finished, learning_tree, simulation, tree
 
 from golfsim.core.errors import UserError
 from golfsim.runs import batch
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
 from golfsim.sim.invariants import Violation
-from golfsim.testing import CHURN
+from golfsim.testing import CHURN, rows
 
 NODES = 9
 BROKEN = {"name": "mine", "use": "user_protocols/broken.py:Broken", "at": 3, "node": 4}

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from helpers import HERE, JIT, assert_same_state, finished, learning_tree, needs_jit, rows, simulation, tree
+from helpers import HERE, JIT, assert_same_state, finished, learning_tree, needs_jit, simulation, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from golfsim.runs.single import run as run_scenario
 from golfsim.scenario.model import Scenario
 from golfsim.sim import checkpoint
 from golfsim.sim.simulation import Simulation
+from golfsim.testing import rows
 
 PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}

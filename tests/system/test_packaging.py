@@ -48,7 +48,7 @@ def golfsim_(installed, tmp_path):
 
 def test_the_installed_package_is_the_one_that_runs(installed, tmp_path):
     code = "import golfsim, protocols; print(golfsim.__file__, protocols.__file__, sep='\\n')"
-    for file in done(installed / "python", "-c", code, cwd=tmp_path).split():
+    for file in done(installed / "python", "-I", "-c", code, cwd=tmp_path).split():
         assert installed.parent in Path(file).parents
 
 

@@ -11,42 +11,28 @@ from golfsim.protocol.views import NONE, PEER, TIME, descriptor, known
 
 
 @inlined
-def choose_some(views, i, size, wanted, state, out):
-    """Move random descriptors of view i to its first places, and copy them.
-
-    Parameters
-    ----------
-    views : array of int64, shape (nodes, view)
-        The views of all nodes; changed in place.
-    i : int
-        The node.
-    size : int
-        The number of descriptors in its view.
-    wanted : int
-        The number of descriptors to choose.
-    state : uint64
-        The state of the random stream before the first draw.
-    out : array of int64
-        The chosen descriptors; filled here.
-    """
-    for place in range(wanted):
+def choose_some(views, i, most, state, out):
+    """Bring random descriptors of view i to its first places, copy them, and return their number."""
+    size = known(views, i)
+    for place in range(min(most, size)):
         other = place + below(mix(state), size - place)
         state += STEP
         out[place], views[i, other] = views[i, other], views[i, place]
         views[i, place] = out[place]
+    return min(most, size)
 
 
 @inlined
 def take_in(views, i, carried, count, sent):
-    """Put descriptors into view i: first into empty places, then in place of the sent ones, which are at the beginning.
+    """Put descriptors into view i: into empty places, then in place of those sent, which are in the first places.
 
-    Descriptors of the node itself and of peers in the view are ignored.
+    The node itself and the peers that it knows are left out.
     """
     size = known(views, i)
     for e in range(count):
         peer = np.int32(carried[e])
         twice = peer == i
-        for place in range(size):
+        for place in range(views.shape[1]):
             twice |= np.int32(views[i, place]) == peer
         if not twice and size < views.shape[1]:
             views[i, size] = carried[e]
@@ -60,8 +46,7 @@ def take_in(views, i, carried, count, sent):
 def shuffle(views, order, wires, key, room):
     """Let each node in turn swap descriptors with the oldest peer in its view (section 2.3 of the paper).
 
-    The wires decide which requests and answers arrive. `room` is working memory for the descriptors of a request and of
-    its answer.
+    The wires decide which requests and answers arrive. `room` is for what a request and its answer carry.
     """
     (request, answer), (there, back) = wires, room
     for e in range(order.size):
@@ -69,22 +54,19 @@ def shuffle(views, order, wires, key, room):
         size = known(views, i)
         if size == 0:
             continue
-        oldest = 0
+        oldest, highest = 0, np.int64(0)
         for place in range(size):
             views[i, place] += np.int64(1) << TIME
-            oldest = place if views[i, place] >> TIME > views[i, oldest] >> TIME else oldest
-        j = views[i, oldest] & PEER
+            if views[i, place] >> TIME > highest:
+                oldest, highest = place, views[i, place] >> TIME
+        j = views[i, oldest] & PEER  # its descriptor leaves the view
         prefetch(views, j)
-        size -= 1  # the descriptor of the partner leaves the view
-        views[i, oldest], views[i, size] = views[i, size], NONE
-        sent = min(there.size - 1, size)
-        choose_some(views, i, size, sent, stream(key, request.cycle, i, 0), there)
+        views[i, oldest], views[i, size - 1] = views[i, size - 1], NONE
+        sent = choose_some(views, i, there.size - 1, stream(key, request.cycle, i, 0), there)
         if not arrives(request, i, j, 0):
             continue
         there[sent] = descriptor(0, i)
-        known_to_j = known(views, j)
-        returned = min(back.size, known_to_j)
-        choose_some(views, j, known_to_j, returned, stream(key, request.cycle, i, there.size), back)
+        returned = choose_some(views, j, back.size, stream(key, request.cycle, i, there.size), back)
         take_in(views, j, there, sent + 1, returned)
         if answer_arrives(answer, j, i, 0):
             take_in(views, i, back, returned, sent)

@@ -19,27 +19,27 @@ def choose_some(views, i, most, state, out):
         state += STEP
         out[place], views[i, other] = views[i, other], views[i, place]
         views[i, place] = out[place]
+    for place in range(min(most, size), out.size):
+        out[place] = NONE
     return min(most, size)
 
 
 @inlined
-def take_in(views, i, carried, count, sent):
-    """Put descriptors into view i: into empty places, then in place of those sent, which are in the first places.
-
-    The node itself and the peers that it knows are left out.
-    """
+def take_in(views, i, carried, peers, sent):
+    """Put new peers into view i: into empty places, then in place of the first `sent`; `peers` is scratch memory."""
     size = known(views, i)
-    for e in range(count):
-        peer = np.int32(carried[e])
-        twice = peer == i
-        for place in range(views.shape[1]):
-            twice |= np.int32(views[i, place]) == peer
-        if not twice and size < views.shape[1]:
-            views[i, size] = carried[e]
-            size += 1
-        elif not twice and sent > 0:
-            sent -= 1
-            views[i, sent] = carried[e]
+    for place in range(views.shape[1]):
+        peers[place] = np.int32(views[i, place])
+    for word in carried:
+        twice = np.int32(word) == i
+        for place in range(peers.size):
+            twice |= peers[place] == np.int32(word)
+        if word < 0 or twice or (size == views.shape[1] and sent == 0):
+            continue
+        place = size if size < views.shape[1] else sent - 1
+        sent -= size == views.shape[1]
+        size = max(size, place + 1)
+        views[i, place], peers[place] = word, np.int32(word)
 
 
 @leaf
@@ -48,7 +48,7 @@ def shuffle(views, order, wires, key, room):
 
     The wires decide which requests and answers arrive. `room` is for what a request and its answer carry.
     """
-    (request, answer), (there, back) = wires, room
+    (request, answer), (there, back), peers = wires, room[0], room[1]
     for e in range(order.size):
         i = np.int64(order[e])
         size = known(views, i)
@@ -67,9 +67,9 @@ def shuffle(views, order, wires, key, room):
             continue
         there[sent] = descriptor(0, i)
         returned = choose_some(views, j, back.size, stream(key, request.cycle, i, there.size), back)
-        take_in(views, j, there, sent + 1, returned)
+        take_in(views, j, there, peers, returned)
         if answer_arrives(answer, j, i, 0):
-            take_in(views, i, back, returned, sent)
+            take_in(views, i, back, peers, sent)
 
 
 class CyclonConfig(ViewConfig):
@@ -95,4 +95,5 @@ class Cyclon(ViewOverlay[CyclonConfig]):
 
     def _exchange(self, world: World) -> None:
         wires = tuple(world.transport.wire(self, kind, 8 * self.config.shuffle) for kind in ("request", "answer"))
-        shuffle(self.views, world.order, wires, self._exchange_key, tuple(np.empty((2, self.config.shuffle), np.int64)))
+        room = (tuple(np.empty((2, self.config.shuffle), np.int64)), np.empty(self.config.view, np.int32))
+        shuffle(self.views, world.order, wires, self._exchange_key, room)

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 GRIDS = {"mean": tuple(10.0**e for e in range(-4, 1)), "sum": tuple(2.0**e for e in range(-8, 9))}
 COVER = 0.01  # the share of ε that covers the inexact minimum of a perturbed objective
-CROWD = 32  # the number of records of a node in an audit
+CROWD = 32  # the least number of records of a node in an audit
+PULL = 8  # the number of records times λ in an audit: then one record cannot make the model classify it correctly
+LARGEST_CROWD = 20_000
+EFFORT = 4  # a record moves a logistic model less than its sensitivity, which is therefore harder to see
 TRIALS = 1 << 30  # fits with this number and above are trials to choose λ; their noise is drawn separately
 Nodes = NDArray[np.int32]
 
@@ -435,8 +438,12 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
 
     def audited(self) -> Audited:
         """Return an audit of one node, with enough records per λ of the grid for one of them to oppose the others."""
-        parts = self.config.choices.size + 1 if self.config.lam == "private" else 1
-        return Audited(nodes=1, records=CROWD * parts, cycles=1, norm="l2", changes={"min_records": 1})
+        config, records = self.config, CROWD
+        if config.lam == "private":
+            records = CROWD * (config.choices.size + 1)
+        elif not isinstance(config.lam, str) and config.lambda_form == "mean":
+            records = max(CROWD, min(math.ceil(PULL / config.lam), LARGEST_CROWD))
+        return Audited(nodes=1, records=records, cycles=1, norm="l2", changes={"min_records": 1}, effort=EFFORT)
 
     def guarantee(self) -> Guarantee:
         """Return ε per record or node over all fits and models; for published rules, the true ε."""

@@ -525,15 +525,30 @@ def f1(predicted, y, classes=2):
 # ------------------------------------------------------------------------------------------------ noise
 
 
+def exponential(h):
+    """An exponential number of mean 1, by inversion of a uniform number from all bits of a draw but the lowest."""
+    return -math.log((h // 2 + 0.5) / 2**63)
+
+
 def laplace(h):
     """A Laplace number of scale 1: an exponential one, with the sign of the draw's lowest bit."""
-    size = -math.log(uniform(h))
-    return size if h % 2 == 1 else -size
+    return exponential(h) if h % 2 == 1 else -exponential(h)
+
+
+def grid_of(scale):
+    """The largest power of two that is at most 2^-24 of the scale."""
+    return 2.0 ** (math.floor(math.log2(scale)) - 24)
+
+
+def on_grid(numbers, scale):
+    """The nearest multiples of the grid's step, ties to even ones (Mironov 2012 rounds so what is released)."""
+    step = Fraction(grid_of(scale))
+    return np.array([float(round(Fraction(float(number)) / step) * step) for number in numbers])
 
 
 def normal(first, second):
     """A standard normal number (Box & Muller, "A note on the generation of random normal deviates", 1958)."""
-    return math.sqrt(-2 * math.log(uniform(first))) * math.cos(2 * math.pi * uniform(second))
+    return math.sqrt(2 * exponential(first)) * math.cos(2 * math.pi * uniform(second))
 
 
 def laplace_noise(key, cycle, node, k, d, scale):
@@ -549,7 +564,7 @@ def gamma_norm_noise(key, cycle, node, k, d, scale):
     """
     draws = [[draw(key, cycle, node, k + 3 * f + e) for e in range(3)] for f in range(d)]
     direction = np.array([normal(first, second) for first, second, _ in draws])
-    length = sum(-math.log(uniform(third)) for _, _, third in draws)
+    length = sum(exponential(third) for _, _, third in draws)
     return scale * length * direction / np.linalg.norm(direction)
 
 
@@ -566,7 +581,7 @@ def gamma(key, cycle, node, k, shape):
         first, second, third = (draw(key, cycle, node, k + 1 + 3 * attempt + e) for e in range(3))
         x = normal(first, second)
         v = (1 + c * x) ** 3
-        if v > 0 and math.log(uniform(third)) < x**2 / 2 + d - d * v + d * math.log(v):
+        if v > 0 and -exponential(third) < x**2 / 2 + d - d * v + d * math.log(v):
             return d * v
 
 

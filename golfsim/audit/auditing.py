@@ -126,7 +126,7 @@ def audit(
     scenario : Scenario
         The scenario; all points of its sweep are considered.
     runs : int
-        Number of runs on each of the two neighbouring data sets.
+        Number of runs on each of the two neighbouring data sets; layers that fit models use several times as many.
     seed : int, optional
         Seed of the noise. Default: the seed of the scenario.
     confidence : float
@@ -192,6 +192,7 @@ def hard_to_see(subjects: list[Subject]) -> float:
 def _found(subject: Subject, runs: int, seed: int, error: float, pairs: Pairs) -> Finding:
     network, unit = subject.network, subject.guarantee.unit
     pair = _worst_pair(subject, pairs(network.size), max(runs // SHORT, FEWEST_SHORT), seed)
+    runs *= network.size.effort
     one, other = subject.of(_outputs(network, pair, unit, runs, seed, ("one", "other")))
     name, bound = tell_apart(one, other, error)
     stated = subject.guarantee.epsilon
@@ -233,7 +234,8 @@ def _worst_pair(subject: Subject, pairs: list[NeighbouringPair], runs: int, seed
     network, unit = subject.network, subject.guarantee.unit
 
     def apart(pair: NeighbouringPair) -> float:
-        return scores.distance(*subject.of(_outputs(network, pair, unit, runs, seed, ("pair", "pair"))))
+        outputs = subject.of(_outputs(network, pair, unit, runs, seed, ("pair", "pair")))
+        return max(scores.distance(*outputs), scores.distance_in_bits(*outputs))
 
     node = max((-1, 0), key=lambda node: apart(pairs[0]._replace(node=node))) if network.size.nodes > 1 else -1
     there = [pair._replace(node=node) for pair in pairs]

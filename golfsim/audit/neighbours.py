@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+OPPOSED = (0.25, 0.4, 0.55)  # components of records that a model of the other records misclassifies
+
 
 class Record(NamedTuple):
     """Features of norm at most 1, and a label."""
@@ -42,8 +44,10 @@ def constructed(features: int, norm: str) -> list[NeighbouringPair]:
         "opposite features, different label": (Record(first, 1), Record(-first, 0)),
         "zero features": (Record(first, 1), Record(0 * first, 1)),
     }
-    aside = _to_length(np.array([-0.55 * first + 0.83 * second, -0.55 * first - 0.83 * second]), norm)
-    changes["both opposed to the first axis"] = Record(aside[0], 1), Record(aside[1], 1)
+    for share in OPPOSED:
+        aside = np.sqrt(1 - share**2) * second
+        both = _to_length(np.array([aside - share * first, -aside - share * first]), norm)
+        changes[f"both opposed to the first axis by {share:g}"] = Record(both[0], 1), Record(both[1], 1)
     crowds = {"agree": Record(first, 1), "oppose": Record(first, 0), "are orthogonal": Record(second, 1)}
     return [
         NeighbouringPair(f"{change}; others {crowd}", *records, others)

@@ -7,7 +7,7 @@ which can only reveal more. Every node can meet every other node, whatever the o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +95,8 @@ def _below(layer: Protocol[Any]) -> set[str]:
 def _largest(wanted: list[Audited]) -> Audited:
     """Return the smallest size that suits all layers, with records that suit all."""
     sizes = np.array([each[:4] for each in wanted] or [Audited()[:4]]).max(axis=0)
-    nodes, records, features, cycles = sizes.tolist()
-    return Audited(nodes, records, features, cycles, "l2" if {each.norm for each in wanted} == {"l2"} else "l1")
+    norm: Literal["l1", "l2"] = "l2" if {each.norm for each in wanted} == {"l2"} else "l1"
+    return Audited(*sizes.tolist(), norm=norm, effort=max((each.effort for each in wanted), default=1))
 
 
 def _with_changes(scenario: Scenario, layers: Layers, wanted: dict[str, Audited]) -> Scenario:

@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Score = Callable[[Floats], Floats]
 
 BINS = 16
+SURE = 5  # standard errors
 FINEST = 1e-4  # of the spread of a column: less is rounding in single precision, not noise
 
 
@@ -28,6 +29,9 @@ def guesses(one: Floats, other: Floats) -> Iterator[tuple[str, Score]]:
             yield f"{len(kept)} {name}, bin by bin", _then(view, kept, bin_by_bin(a[:, kept], b[:, kept]))
         for order in (1, 2):
             yield f"L{order} distance of {name}", _then(view, slice(None), nearer(a, b, order))
+    a, b = lowest_bits(one), lowest_bits(other)
+    for kept in _most_telling(a, b):
+        yield f"lowest bits of {len(kept)} numbers", _then(lowest_bits, kept, bin_by_bin(a[:, kept], b[:, kept]))
     direction = innovate(one).mean(axis=0) - innovate(other).mean(axis=0)
     yield "the best direction", lambda x: innovate(x) @ direction
 
@@ -53,6 +57,27 @@ def innovations(one: Floats, other: Floats) -> Score:
         return np.asarray(np.round(rest * np.diag(root), 4) / np.diag(root))
 
     return new
+
+
+def lowest_bits(x: Floats) -> Floats:
+    """Return the exponent of the lowest bit of each number that is set, and 0 for the number 0.
+
+    The sum of two floating-point numbers is a multiple of the last place of the larger one. So without rounding to a
+    grid, the lowest bits of a noisy number reveal the size of the number without noise (Mironov 2012).
+    """
+    mantissa, exponent = np.frexp(x)
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    place = np.log2((whole & -whole).astype(np.float64), out=np.zeros(x.shape), where=whole != 0)
+    return np.where(whole != 0, exponent - 53 + place, 0.0)
+
+
+def distance_in_bits(one: Floats, other: Floats) -> float:
+    """Return the distance of the mean lowest bits as `distance` does; 0 if it may be due to chance."""
+    a, b = lowest_bits(one), lowest_bits(other)
+    spread = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 2)
+    chance = SURE * np.maximum(spread, FINEST) * np.sqrt(2 / len(one))
+    sure = np.abs(a.mean(axis=0) - b.mean(axis=0)) > chance
+    return distance(a[:, sure], b[:, sure])
 
 
 def distance(one: Floats, other: Floats) -> float:

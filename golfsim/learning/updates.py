@@ -226,26 +226,25 @@ def charge(rows, node, noise, budget):
 
 
 @leaf
-def perturb_gradient(w, start, models, age, rows, node, rule, noise, budget, epsilon):
-    """Add the noise of its last update to a model: that of the gradient times the learning rate.
+def noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out):
+    """Write a model after an update by the perturbed mean gradient of the records of a node; return its new age.
 
     The length of the gradient of a record is at most that of the record, which is at most 1. So the mean over k records
-    has a sensitivity of 2/k with respect to one record, and of 2 with respect to all records.
+    has a sensitivity of 2/k with respect to one record, and of 2 with respect to all records. The gradient is perturbed
+    and rounded before the model is added: so the bits of the new model depend on the records through it only.
 
     Parameters
     ----------
     w : array of float32, shape (rows, features)
-        The models, changed in place.
+        The models.
     start : int
         The first row of the model, which has one row per linear model.
-    models : int
-        The number of linear models.
     age : int
-        The number of updates of the model, including the last one.
+        The number of updates of the model so far.
     rows : Rows
         The records.
     node : int
-        The node whose records were used.
+        The node whose records are used; it has at least one.
     rule : Rule
         The update rule.
     noise : Noise
@@ -254,17 +253,31 @@ def perturb_gradient(w, start, models, age, rows, node, rule, noise, budget, eps
         The visits of all units; the number of visits selects the random numbers.
     epsilon : float
         The ε that was charged for the update.
+    out : array of float32, shape (models, features)
+        The output.
     """
+    first, stop = rows.first[node], rows.stop[node]
     lo, hi = units(rows, node, noise)
-    sensitivity = 2.0 * (1 + ROUNDING) / (hi - lo)
-    scale = rate(rule, age) * sensitivity / (epsilon / models)
-    if scale > 0:
-        for m in range(models):
-            k = m * 3 * w.shape[1]
-            if noise.norm == L1:
-                add_laplace(noise.key, budget.visits[lo], lo, k, scale, w, start + m)
-            else:
-                add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, w, start + m)
+    models = out.shape[0]
+    slices = models if rows.folded else 1
+    age += 1
+    decay = np.float32(1 - 1 / age)
+    scale = rate(rule, age) * 2.0 * (1 + ROUNDING) / (hi - lo) / (epsilon / models)
+    for m in range(models):
+        for f in range(out.shape[1]):
+            out[m, f] = 0
+        for record in range(first, stop):
+            r = record * slices + (m if rows.folded else 0)
+            sign = sign_for(rows, record, m, models)
+            step = step_size(rule, sign * dot(w, start + m, rows.x, r), age) / (stop - first) * sign
+            nudge(out, m, np.float32(1), np.float32(step), rows.x, r)
+        k = m * 3 * out.shape[1]
+        if noise.norm == L1:
+            add_laplace(noise.key, budget.visits[lo], lo, k, scale, out, m)
+        else:
+            add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, out, m)
+        nudge(out, m, np.float32(1), decay, w, start + m)
+    return age
 
 
 @leaf
@@ -298,10 +311,9 @@ def learn(w, start, age, rows, node, rule, noise, budget, out):
     if epsilon == 0:
         copy_model(w, start, out)
         return age
-    age = update(w, start, age, rows, node, rule, out)
-    if noise.on:
-        perturb_gradient(out, 0, out.shape[0], age, rows, node, rule, noise, budget, epsilon)
-    return age
+    if epsilon < np.inf:
+        return noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out)
+    return update(w, start, age, rows, node, rule, out)
 
 
 @leaf
@@ -327,17 +339,11 @@ def learn_in_place(w, start, age, rows, node, rule, noise, budget, fresh):
     budget : Budget
         The visits of all units, changed in place.
     fresh : array of float32, shape (models, features)
-        Temporary memory for the new model of a mini-batch, which needs the old model, too.
+        Temporary memory for the new model of a mini-batch or with noise, which needs the old model, too.
     """
     first, stop, models = rows.first[node], rows.stop[node], fresh.shape[0]
-    if stop - first > 1 and not rule.one_by_one:
+    if noise.on or (stop - first > 1 and not rule.one_by_one):
         age = learn(w, start, age, rows, node, rule, noise, budget, fresh)
         keep_model(fresh, w, start)
         return age
-    epsilon = charge(rows, node, noise, budget)
-    if epsilon == 0:
-        return age
-    age = amend(w, start, models, age, rows, first, stop, rule)
-    if noise.on:
-        perturb_gradient(w, start, models, age, rows, node, rule, noise, budget, epsilon)
-    return age
+    return amend(w, start, models, age, rows, first, stop, rule)

@@ -1,6 +1,12 @@
-"""Draw noise inside kernels: Laplace, Gamma-norm, shares of Gamma-norm, and random response."""
+"""Draw noise inside kernels: Laplace, Gamma-norm, shares of Gamma-norm, and random response.
+
+Numbers with noise are rounded to a grid that depends on the scale of the noise only. The last bits of a sum of two
+floating-point numbers reveal the terms (Mironov 2012): unrounded, they would reveal more than ε allows.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -8,11 +14,29 @@ from golfsim.core.kernels import inlined, leaf
 from golfsim.core.maths import cos_of_turns, log, power
 from golfsim.core.rng import STEP, draw, mix, stream, unit
 
+ALMOST_ONE = 1 - 2.0**-53
+GRID = 24  # the step of the grid is at most 2⁻²⁴ of the scale of the noise
+
 
 @inlined
 def exponential(h):
-    """Turn a draw into an exponential random number of mean 1."""
-    return -log(unit(h))
+    """Turn a draw into an exponential random number of mean 1.
+
+    It uses 63 bits of the draw, all of them where the number is large: there `unit` would leave gaps wider than a grid.
+    """
+    return -log(min((np.float64(np.int64(h >> 1)) + 0.5) * 2.0**-63, ALMOST_ONE))
+
+
+@inlined
+def grid_of(scale):
+    """Return the step of the grid for noise of this scale: a power of two."""
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID)
+
+
+@inlined
+def on_grid(value, step):
+    """Return the multiple of the step, a power of two, that is nearest to the value."""
+    return np.rint(value / step) * step
 
 
 @inlined
@@ -30,7 +54,7 @@ def normal(first, second):
 
 @leaf
 def add_laplace(key, cycle, node, k, scale, out, row):
-    """Add independent Laplace noise to a row; it uses the draws k, k+1, … of (cycle, node).
+    """Add independent Laplace noise to a row and round it to the grid; it uses the draws k, k+1, … of (cycle, node).
 
     Parameters
     ----------
@@ -45,15 +69,17 @@ def add_laplace(key, cycle, node, k, scale, out, row):
     row : int
         The row that receives the noise.
     """
-    state = stream(key, cycle, node, k)
+    state, step = stream(key, cycle, node, k), grid_of(scale)
     for f in range(out.shape[1]):
-        out[row, f] += out.dtype.type(scale * laplace(mix(state)))
+        out[row, f] = out.dtype.type(on_grid(out[row, f] + scale * laplace(mix(state)), step))
         state += STEP
 
 
 @leaf
 def add_gamma_norm(key, cycle, node, k, scale, out, row):
-    """Add a vector of uniform direction and Gamma(d, scale) length to a row; it uses the draws k … k+3d−1.
+    """Add a vector of uniform direction and Gamma(d, scale) length to a row and round the row to the grid.
+
+    The noise uses the draws k … k+3d−1.
 
     Parameters
     ----------
@@ -75,11 +101,11 @@ def add_gamma_norm(key, cycle, node, k, scale, out, row):
         coordinate = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
         square += coordinate * coordinate
         length += exponential(draw(key, cycle, node, h + 2))
-    factor = scale * length / np.sqrt(square)
+    factor, step = scale * length / np.sqrt(square), grid_of(scale)
     for f in range(features):
         h = k + 3 * f
         coordinate = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
-        out[row, f] += out.dtype.type(factor * coordinate)
+        out[row, f] = out.dtype.type(on_grid(out[row, f] + factor * coordinate, step))
 
 
 @leaf
@@ -104,7 +130,8 @@ def add_share_of_gamma_norm(key, cycle, node, k, scale, shares, out, row):
     """Add one of several shares of noise; the sum of all shares has a uniform direction and a Gamma(d, scale) length.
 
     Noise of density ∝ exp(−‖x‖/s) is √(2s²G)·N(0, I) with G ~ Gamma((d+1)/2), and the Gamma distribution is infinitely
-    divisible. The noise uses the draws of `gamma`, from k on, and the draws k+64 … k+64+2d−1.
+    divisible. Each share is rounded to the grid, and so is their sum. The noise uses the draws of `gamma`, from k on,
+    and the draws k+64 … k+64+2d−1.
 
     Parameters
     ----------
@@ -123,11 +150,11 @@ def add_share_of_gamma_norm(key, cycle, node, k, scale, shares, out, row):
     """
     features = out.shape[1]
     mixed = gamma(key, cycle, node, k, (features + 1) / (2 * shares))
-    factor = scale * np.sqrt(2 * mixed)
+    factor, step = scale * np.sqrt(2 * mixed), grid_of(scale)
     for f in range(features):
         h = k + 64 + 2 * f
         coordinate = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
-        out[row, f] += out.dtype.type(factor * coordinate)
+        out[row, f] = out.dtype.type(on_grid(out[row, f] + factor * coordinate, step))
 
 
 @inlined

@@ -79,6 +79,7 @@ class Audited(NamedTuple):
     cycles: int = 2
     norm: Literal["l1", "l2"] = "l1"  # the length that records may have
     changes: dict[str, Any] = {}  # noqa: RUF012 - of a tuple, which nobody changes
+    effort: int = 1  # this many times more runs are needed to see half of the noise
 
 
 C = TypeVar("C", bound=LayerConfig)

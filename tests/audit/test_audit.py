@@ -33,6 +33,7 @@ pytestmark = needs_jit
 
 SURE = 0.999
 ERROR = (1 - SURE) / 2
+L2 = {"set": "random", "train": 80, "test": 30, "scale": ["minmax", "l2"]}
 SEGMENTS = {"set": "segmentation", "scale": ["minmax", "l1"]}  # of seven classes
 PUBLISHED = {"use": "data_perturbation", "epsilon": 2.0}
 
@@ -56,7 +57,7 @@ def found(scenario, pairs=auditing.all_pairs):
     return finding
 
 
-LABEL, ACROSS = a_pair("different label"), a_pair("both opposed to the first axis")
+LABEL, ACROSS = a_pair("different label"), a_pair("both opposed to the first axis by 0.55")
 BOTH, OPPOSITE = a_pair("different features and label"), a_pair("opposite features")
 # A layer, those below it, data, the pair that is the worst for it, and the share of ε that so few runs should see at
 # least. 0: they see too little of it to say; that they see enough when it is broken is tested below.
@@ -81,6 +82,47 @@ STRATEGIES = {
     ),
     "histograms": (ANONML | {"epsilon": 2.0}, (PEERS,), DATA, BOTH, 0.1),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", ["output", "objective"])
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_half_of_the_noise_of_a_fit_is_found_out(loss, noise, monkeypatch):
+    """Records at the worst place move a Huber model by all of its sensitivity, and a logistic one by three quarters."""
+    layer = {"use": "regularised_erm", "lambda": 0.01, "loss": loss, "noise": noise, "epsilon": 1.0}
+    whole, objective = Laplace.scale.fget, regularised_erm.objective_2011
+    monkeypatch.setattr(GammaNorm, "scale", property(lambda self: whole(self) / 2))
+    monkeypatch.setattr(
+        regularised_erm, "objective_2011", lambda *a: objective(*a)._replace(scale=objective(*a).scale / 2)
+    )
+    pairs = (
+        a_pair("different label", "are orthogonal")
+        if loss == "huber"
+        else a_pair("both opposed to the first axis by 0.4")
+    )
+    (finding,) = auditing.audit(strategy(layer, data=L2), runs=4000, confidence=SURE, pairs=pairs).findings
+    assert finding.bound > finding.stated == 1
+
+
+def test_the_last_bits_of_unrounded_noise_are_found_out(monkeypatch):
+    """Both sums have the right noise; their last bits are those of the model without noise (Mironov 2012)."""
+    layer = {"use": "regularised_erm", "lambda": 0.1, "noise": "output", "epsilon": 1.0}
+    plain = found(strategy(layer, data=L2))
+    rounded = RegularisedErm._perturbed
+
+    def unrounded(self, purpose, nodes, number, scale, w):
+        return w + scale * rounded(self, purpose, nodes, number, np.ones_like(scale), np.zeros_like(w))
+
+    monkeypatch.setattr(RegularisedErm, "_perturbed", unrounded)
+    bits = found(strategy(layer, data=L2))
+    assert plain.bound <= 1 < 2 < bits.bound
+    assert "lowest bits" in bits.score
+
+
+@pytest.mark.parametrize("value", [0.75, 3.0, -(2.0**-40), 5e-324, 1 / 3])
+def test_the_lowest_bit_of_a_number_is_its_last_place_that_is_set(value):
+    (bit,) = scores.lowest_bits(np.array([value]))
+    assert value / 2.0 ** max(bit, -1000) / 2.0 ** min(bit + 1000, 0) % 2 == 1
+    assert scores.lowest_bits(np.zeros(1)) == 0
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -13,7 +13,19 @@ from scipy import stats
 from golfsim.core import rng
 from golfsim.core.maths import log
 from golfsim.privacy.mechanisms import PQ, GammaNorm, Guarantee, Laplace, RandomResponse
-from golfsim.privacy.noise import add_gamma_norm, add_laplace, add_share_of_gamma_norm, gamma, laplace, normal, respond
+from golfsim.privacy.noise import (
+    GRID,
+    add_gamma_norm,
+    add_laplace,
+    add_share_of_gamma_norm,
+    exponential,
+    gamma,
+    grid_of,
+    laplace,
+    normal,
+    on_grid,
+    respond,
+)
 
 KEY = rng.key(1, "noise", "test")
 EPSILONS = [0.01, 0.5, math.log(2), 1.0, 3.0, 10.0, 50.0]
@@ -136,7 +148,8 @@ def test_gamma_numbers_and_shares_are_those_of_the_reference_for_the_same_draws(
         assert gamma(KEY, 2, node, 5, 7 / shares) == pytest.approx(naive.gamma(KEY, 2, node, 5, 7 / shares), rel=1e-9)
         out = np.zeros((3, 6))
         add_share_of_gamma_norm(KEY, 2, node, 5, 0.3, shares, out, 1)
-        assert out[1] == pytest.approx(naive.share_of_gamma_norm(KEY, 2, node, 5, 6, 0.3, shares), rel=1e-9)
+        reference = naive.share_of_gamma_norm(KEY, 2, node, 5, 6, 0.3, shares)
+        assert out[1] == pytest.approx(naive.on_grid(reference, 0.3), rel=0, abs=1.01 * naive.grid_of(0.3))
         assert not out[[0, 2]].any()
 
 
@@ -147,6 +160,70 @@ def test_noise_is_that_of_the_reference_for_the_same_draws(cycle):
         add(KEY, cycle, 12, 5, 0.3, out, 1)
         assert out[1] - 7 == pytest.approx(reference(KEY, cycle, 12, 5, 6, 0.3), abs=1e-5)
         assert (out[[0, 2]] == 7).all()
+
+
+# What is released lies on a grid. Otherwise its last bits tell its terms (Mironov 2012).
+
+
+ADDERS = {
+    "laplace": add_laplace,
+    "gamma": add_gamma_norm,
+    "share": lambda key, cycle, node, k, scale, out, row: add_share_of_gamma_norm(
+        key, cycle, node, k, scale, 3, out, row
+    ),
+}
+
+
+@given(st.floats(1e-30, 1e30))
+@example(1.0)
+@example(math.nextafter(1.0, 0))
+def test_the_step_of_the_grid_is_the_largest_power_of_two_that_is_fine_enough(scale):
+    assert grid_of(scale) == naive.grid_of(scale)
+    assert 2.0 ** -(GRID + 1) < grid_of(scale) / scale <= 2.0**-GRID
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e3))
+@example(2.0**-25, 1.0)  # a tie
+@example(3 * 2.0**-25, 1.0)
+def test_a_number_on_the_grid_is_the_nearest(value, scale):
+    assert on_grid(value, grid_of(scale)) == naive.on_grid([value], scale)[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ADDERS)
+@pytest.mark.parametrize("scale", [2e-4, 1.0, 50.0])
+def test_whatever_gets_noise_lies_on_the_grid(kind, dtype, scale):
+    values = np.array([0.0, 0.1, 1 / 3, -0.7, 1e-9, 123.456]) * scale
+    for node in range(50):
+        out = values.astype(dtype)[None].copy()
+        ADDERS[kind](KEY, 0, node, 0, scale, out, 0)
+        assert (np.float64(out) % grid_of(scale) == 0).all()
+        noise = np.zeros((1, values.size))
+        ADDERS[kind](KEY, 0, node, 0, scale, noise, 0)
+        assert out[0] - values == pytest.approx(noise[0], abs=3e-7 * float(np.abs(out).max()) + grid_of(scale))
+
+
+@pytest.mark.parametrize("kind", ADDERS)
+def test_the_lowest_bits_do_not_depend_on_what_the_noise_hides(kind):
+    """Without the grid, all bits of 0 + noise are bits of the noise, and 1 + noise has the coarser ones of 1."""
+
+    def steps(value):
+        found = np.full((4000, 1), value)
+        for row in range(len(found)):
+            ADDERS[kind](KEY, 0, row, 0, 1.0, found, row)
+        return (found[:, 0] / grid_of(1.0)).astype(np.int64)
+
+    for value in (0.0, 1.0, 1 / 3):
+        for bit in range(8):
+            assert p_of_chi_square(np.bincount(steps(value) >> bit & 1, minlength=2)) > ALPHA
+
+
+def test_large_noise_is_as_finely_drawn_as_small_noise():
+    """Where draws are small and noise is large, adjacent draws give different numbers less than a step apart."""
+    for bits in range(26, 45):
+        apart = exponential(word(2**bits)) - exponential(word(2**bits + 2))
+        assert 0 < apart < 2.0**-GRID
+        assert exponential(word(2**bits)) == pytest.approx(naive.exponential(2**bits), rel=1e-15)
 
 
 @pytest.mark.parametrize("h", [0, 1, 2**12, 2**63, 2**64 - 2, 2**64 - 1])
@@ -161,8 +238,8 @@ def test_the_most_extreme_draws_give_finite_noise(h):
 
 
 def test_the_largest_laplace_number_is_that_of_the_smallest_draw():
-    assert laplace(word(0)) == pytest.approx(-53 * math.log(2))
-    assert laplace(word(1)) == pytest.approx(53 * math.log(2))
+    assert laplace(word(0)) == pytest.approx(-64 * math.log(2))
+    assert laplace(word(1)) == pytest.approx(64 * math.log(2))
 
 
 # Scales

@@ -74,6 +74,25 @@ def draw(key, cycle, node, k):
     return h
 
 
+def chacha(words, counter, nonce):
+    """The sixteen words of a ChaCha20 block, as in RFC 8439, section 2.3: 20 rounds on a 4×4 square."""
+
+    def quarter(square, a, b, c, d):
+        for into, other, mixed, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            square[into] = (square[into] + square[other]) % 2**32
+            word = square[mixed] ^ square[into]
+            square[mixed] = (word << bits) % 2**32 | word >> (32 - bits)
+
+    begin = [*np.frombuffer(b"expand 32-byte k", "<u4").tolist(), *words, counter, *nonce]
+    square = list(begin)
+    for _ in range(10):
+        for column in range(4):
+            quarter(square, *(column + 4 * row for row in range(4)))
+        for column in range(4):
+            quarter(square, *((column + row) % 4 + 4 * row for row in range(4)))
+    return [(one + other) % 2**32 for one, other in zip(begin, square, strict=True)]
+
+
 def uniform(h):
     """A float in the open interval (0, 1): the middle of one of 2^52 equal cells."""
     return ((int(h) >> 12) + 0.5) * 2.0**-52

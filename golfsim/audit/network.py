@@ -17,7 +17,7 @@ from golfsim.data import loading, scaling
 from golfsim.network.transport import Transport, TransportConfig
 from golfsim.network.world import World
 from golfsim.privacy.mechanisms import Guarantee, Unit
-from golfsim.protocol.base import Audited, Protocol
+from golfsim.protocol.base import Audited, Protocol, with_layers_below
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import About, RawRecords
 from golfsim.scenario.model import Scenario
@@ -32,7 +32,7 @@ class Network:
     def __init__(self, scenario: Scenario) -> None:
         everything = scenario.stack(scenario.seed, RawRecords.stand_in() if scenario.data else None)
         self.private = [name for name, layer in everything.items() if layer.touches_private_data]
-        needed = {name for each in self.private for name in _below(everything[each])}
+        needed = {name for each in self.private for name in with_layers_below(everything[each])}
         wanted = {name: everything[name].audited() for name in everything if name in needed}
         self.scenario = _with_changes(scenario, everything, wanted) if needed else scenario
         self.size = _largest([wanted[name] for name in wanted if not isinstance(everything[name], Overlay)])
@@ -81,15 +81,6 @@ class Network:
         layers = self.stack(pair, 0, "record")
         self.run(layers, 0)
         return {name: layers[name].guarantee() for name in self.private}
-
-
-def _below(layer: Protocol[Any]) -> set[str]:
-    """Return the name of the layer and those of all layers below it."""
-    names = {layer.name}
-    for _, value in layer.config:
-        if isinstance(value, Protocol) and not isinstance(value, RawRecords):
-            names |= _below(value)
-    return names
 
 
 def _largest(wanted: list[Audited]) -> Audited:

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from golfsim.core import chacha
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.files import write_whole
+from golfsim.protocol.base import with_layers_below
 from golfsim.protocol.records import Published, ranges
 
 if TYPE_CHECKING:
     from golfsim.sim.simulation import Simulation
 
 WARNING = (
-    "for research, not for release: the noise is simulated, and anyone who knows or guesses the seed can remove it"
+    "for research, not for release: see “Limits of the guarantees” in docs/privacy.md; every further export of the "
+    "same records spends ε again"
 )
+OWN_COLUMNS = ("node", "record", "problem", "label")
 
 
-def find(simulation: Simulation, name: str | None) -> Published[Any]:
-    """Return the publishing layer of that name, or the only one."""
+def prepare(simulation: Simulation, name: str | None) -> Published[Any]:
+    """Return the publishing layer of that name, or the only one, and give it noise that nobody can repeat.
+
+    The secret comes from the operating system, is new in every call, and is stored only in memory. All layers are set
+    up again, so the simulation must be before its first cycle.
+    """
+    layer, secret = _find(simulation, name), chacha.new_secret()
+    for below in with_layers_below(layer).values():
+        below.redraw_secrets(secret)
+    for each in simulation.layers.values():
+        each.setup(simulation.world)
+    return layer
+
+
+def _find(simulation: Simulation, name: str | None) -> Published[Any]:
     layers = {key: layer for key, layer in simulation.layers.items() if isinstance(layer, Published)}
     if name is None and len(layers) == 1:
         return next(iter(layers.values()))
@@ -31,14 +51,30 @@ def find(simulation: Simulation, name: str | None) -> Published[Any]:
     return layers[name]
 
 
+def column_names(features: Iterable[str]) -> list[str]:
+    """Return the column of each feature: its name, or, where a column of that name exists, “feature_” and its name."""
+    names = list(features)
+    taken, columns = {*OWN_COLUMNS, *names}, list[str]()
+    for name in names:
+        column = name
+        if name in OWN_COLUMNS or name in columns:
+            while column in taken:
+                column = f"feature_{column}"
+        taken.add(column)
+        columns.append(column)
+    return columns
+
+
 def write(simulation: Simulation, layer: Published[Any], features: tuple[str, ...], path: Path) -> int:
     """Write one row per published vector and return their number.
 
-    A row has the node, the record, the binary problem (or the label), and the published features.
+    A row has the node, the record, the binary problem (or the label), and the published features. Only a layer from
+    `prepare` is written: the noise of any other layer follows from the seed.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    _refuse_noise_of_the_seed(layer)
     rows, models = layer.rows, layer.models
     records = ranges(rows.first, rows.stop)
     node = simulation.world.label[np.repeat(np.arange(simulation.world.nodes), rows.stop - rows.first)]
@@ -49,9 +85,26 @@ def write(simulation: Simulation, layer: Published[Any], features: tuple[str, ..
         columns["problem"] = np.tile(np.arange(slices), records.size)
     else:
         columns["label"] = rows.label[records]
-    columns |= {name: rows.x[places, f] for f, name in enumerate(features)}
-    # Neither the seed nor the scenario, which contains it: with them the noise could be computed and removed.
-    about = {"golfsim.guarantee": str(layer.guarantee()), "golfsim.warning": WARNING}
+    named = column_names(features)
+    columns |= {column: rows.x[places, f] for f, column in enumerate(named)}
+    about = {
+        "golfsim.guarantee": str(layer.guarantee()),
+        "golfsim.warning": WARNING,
+        "golfsim.features": json.dumps(dict(zip(named, features, strict=True)), ensure_ascii=False),
+    }
     table = pa.table(columns).replace_schema_metadata(about)
     write_whole(path, lambda aside: pq.write_table(table, aside, compression="zstd"))
     return int(table.num_rows)
+
+
+def _refuse_noise_of_the_seed(layer: Published[Any]) -> None:
+    """Refuse a layer that states a guarantee and has not asked for a secret key."""
+    epsilon = layer.guarantee().epsilon
+    private = epsilon is not None and not math.isinf(epsilon)
+    if private and not any(each.unrepeatable for each in with_layers_below(layer).values()):
+        raise UserError(
+            f"the noise of “{layer.name}” follows from the seed of the scenario, so an export would not be private",
+            key=layer.name,
+            hint="draw the noise with self.key(purpose), for a purpose that the class names in `secret`",
+            docs="privacy",
+        )

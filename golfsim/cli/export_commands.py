@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -47,13 +48,20 @@ def export_published(
     allow_code: Code = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
-    """Run a scenario up to a cycle and export the published records with their guarantee."""
+    """Run a scenario up to a cycle and export the published records with their guarantee.
+
+    The noise comes from a new secret of the operating system, not from the seed, so an export cannot be repeated. Every
+    further export of the same records spends ε again.
+    """
     from golfsim.cli import export
 
-    simulation, published = run_to(loaded(file, set_, allow_code), cycle, lambda run: export.find(run, layer))
+    simulation, published = run_to(loaded(file, set_, allow_code), cycle, lambda run: export.prepare(run, layer))
     with writing(out):
         rows = export.write(simulation, published, simulation.features, out)
     print(f"{counted(rows, 'published vector')} in {out}: {published.guarantee()}")
+    for name, column in zip(simulation.features, export.column_names(simulation.features), strict=True):
+        if column != name:
+            print(f"feature “{name}” is column “{column}”", file=sys.stderr)
 
 
 def run_to(scenario: Scenario, cycle: int | None, find: Callable[[Simulation], T]) -> tuple[Simulation, T]:

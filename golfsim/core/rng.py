@@ -3,6 +3,9 @@
 `draw` nests three SplitMix64 streams (Steele, Lea & Flood 2014): the stream of a key is indexed by the cycle, the
 stream that starts there by the node, and the one that starts there by k. So neither the order of the draws nor the
 number of threads can change a number, and a new layer does not change the numbers of other layers.
+
+These numbers can be repeated, and anyone who knows or guesses the seed can compute them. Where a key is a
+`golfsim.core.chacha.SecretKey`, the draws are those of ChaCha20, which nobody can compute without the key.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from golfsim.core import chacha
 from golfsim.core.kernels import inlined, kernel
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
@@ -28,6 +32,11 @@ def key(seed: int, layer: str, purpose: str) -> np.uint64:
     """Return the key of one purpose of one layer; its random numbers are independent of those of all other keys."""
     digest = hashlib.blake2b(f"{seed}\x1f{layer}\x1f{purpose}".encode(), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little"))
+
+
+def is_secret(key: Any) -> bool:
+    """Return whether a key, or the type of a key in compiled code, is that of ChaCha20."""
+    return isinstance(key, chacha.SecretKey) or getattr(key, "instance_class", None) is chacha.SecretKey
 
 
 if numba.config.DISABLE_JIT:
@@ -46,8 +55,10 @@ if numba.config.DISABLE_JIT:
         h = mix(h + (int(node) + 1) * STEP)
         return h + (int(k) + 1) * STEP
 
-    def draw(key: int, cycle: int, node: int, k: int) -> int:
+    def draw(key: Any, cycle: int, node: int, k: int) -> int:
         """Return 64 random bits."""
+        if is_secret(key):
+            return int(chacha.draw(key, cycle, node, k))
         return mix(stream(key, cycle, node, k))
 
 else:
@@ -68,10 +79,20 @@ else:
         h = mix(h + (np.uint64(node) + one) * step)
         return h + (np.uint64(k) + one) * step
 
+    def _draw(key: Any, cycle: Any, node: Any, k: Any) -> Any:
+        """Stand for the draw of a key of either kind; the compiler chooses by the type of the key."""
+        raise NotImplementedError
+
+    @overload(_draw, jit_options={"_nrt": False, "forceinline": True})
+    def _compiled_draw(key, cycle, node, k):
+        if is_secret(key):
+            return lambda key, cycle, node, k: chacha.draw(key, cycle, node, k)
+        return lambda key, cycle, node, k: mix(stream(key, cycle, node, k))
+
     @inlined
     def draw(key, cycle, node, k):
         """Return 64 random bits."""
-        return mix(stream(key, cycle, node, k))
+        return _draw(key, cycle, node, k)
 
 
 @inlined

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from golfsim.core import rng
+from golfsim.core import chacha, rng
 from golfsim.core.metrics import Metric
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
@@ -98,7 +98,9 @@ class Protocol(Stateful, Generic[C]):
     def __init__(self, name: str, config: C, seed: int, folder: Path = Path()) -> None:
         self.name = name
         self.config = config
-        self._seed = self._secret_seed = seed
+        self._seed = seed
+        self._secret: int | bytes = seed  # bytes: a secret that nobody can guess
+        self._unrepeatable: set[str] = set()  # the purposes whose keys were made from such a secret
         self._folder = folder  # where relative paths of the scenario begin
 
     @classmethod
@@ -107,12 +109,29 @@ class Protocol(Stateful, Generic[C]):
         return cls.__name__.lower()
 
     def key(self, purpose: str) -> np.uint64:
-        """Return the key for the draws of one purpose of this layer."""
-        return rng.key(self._secret_seed if purpose in self.secret else self._seed, self.name, purpose)
+        """Return the key for the draws of one purpose of this layer.
 
-    def redraw_secrets(self, seed: int) -> None:
-        """Draw everything secret again from the next `setup` on, with another seed; all other draws stay the same."""
-        self._secret_seed = seed
+        In an export the key of a `secret` purpose is a `golfsim.core.chacha.SecretKey`, which all kernels and functions
+        that draw accept as well.
+        """
+        if purpose not in self.secret:
+            return rng.key(self._seed, self.name, purpose)
+        if isinstance(self._secret, int):
+            return rng.key(self._secret, self.name, purpose)
+        self._unrepeatable.add(purpose)
+        return cast(np.uint64, chacha.secret_key(self._secret, self.name, purpose))
+
+    def redraw_secrets(self, secret: int | bytes) -> None:
+        """Draw everything secret again from the next `setup` on; all other draws stay the same.
+
+        An integer is another seed. Bytes are a secret of at least 128 bits, from which nobody else can draw.
+        """
+        self._secret = secret
+
+    @property
+    def unrepeatable(self) -> bool:
+        """Whether the layer has asked for keys that were made from a secret which nobody can guess."""
+        return bool(self._unrepeatable)
 
     def acts(self, cycle: int) -> bool:
         """Return whether the layer has a turn in this cycle, by its schedule."""
@@ -170,3 +189,12 @@ class Protocol(Stateful, Generic[C]):
     def times(self) -> dict[str, float]:
         """Return the seconds that parts of its work took, for `run.json`; the log has no times."""
         return {}
+
+
+def with_layers_below(layer: Protocol[Any]) -> dict[str, Protocol[Any]]:
+    """Return a layer and all layers that its settings, or theirs, name."""
+    found = {layer.name: layer}
+    for _, value in layer.config:
+        if isinstance(value, Protocol):
+            found |= with_layers_below(value)
+    return found

@@ -8,7 +8,6 @@ import pytest
 from helpers import ALPHA, at_cycle, finished, make_layer, make_raw, make_world, simulation, tree
 from scipy import stats
 
-from golfsim.cli import export
 from golfsim.core import threads
 from golfsim.core.errors import UserError
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, RandomResponse
@@ -377,20 +376,6 @@ def test_a_run_states_the_guarantee_of_all_its_layers_together():
     total = PUBLISHED["epsilon"] + 3.0
     assert guarantees(run)["together"] == f"ε = {total:g} per record, proven"
     assert "together" not in guarantees(finished(tree(PEERS, PUBLISHED, data=TWO, nodes={"records": 2})))
-
-
-def test_what_is_exported_has_the_guarantee_and_neither_seed_nor_raw_labels(tmp_path):
-    import pyarrow.parquet as pq
-
-    run = finished(tree(PEERS, PUBLISHED, data=TWO, nodes={"records": 2}))
-    layer = run.layer("published")
-    written = export.write(run, layer, run.features, tmp_path / "published.parquet")
-    table = pq.read_table(tmp_path / "published.parquet")
-    assert table.num_rows == written == len(layer.z)
-    assert table.schema.metadata[b"golfsim.guarantee"].decode() == str(layer.guarantee())
-    assert not any(b"seed" in name or b"scenario" in name for name in table.schema.metadata)
-    assert "label" not in table.column_names
-    assert (np.column_stack([table[name] for name in run.features]) == layer.z).all()
 
 
 def test_a_layer_of_somebody_elses_that_reads_raw_records_makes_the_sum_not_private(tmp_path):

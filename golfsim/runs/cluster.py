@@ -24,7 +24,8 @@ from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
 from golfsim.core.paths import private
 from golfsim.runs.interrupt import Interrupt
-from golfsim.runs.single import TRACE, Outcome, Reporting, Task, attempt
+from golfsim.runs.sensitive import TRACE
+from golfsim.runs.single import Outcome, Reporting, Task, attempt
 from golfsim.runs.workers import next_of
 from golfsim.sim.log import ABOUT, LOG, SCENARIO
 from golfsim.sim.tables import FILES

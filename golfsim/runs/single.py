@@ -19,8 +19,10 @@ from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.checking import random_uses
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.records import Records
+from golfsim.runs import sensitive
 from golfsim.runs.interrupt import Interrupt, listening
 from golfsim.runs.progress import COMPILING, last_error
+from golfsim.runs.sensitive import TRACE
 from golfsim.runs.store import WHOLE, about_run, hash_of
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import Point
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SECONDS_BETWEEN_CHECKPOINTS = 180.0
-TRACE = "error.txt"
 
 
 @dataclass(frozen=True)
@@ -298,6 +299,7 @@ def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: di
         "code_files": [str(path) for path in scenario.code_files()],
         "data_sha256": simulation.data_digest,
         "guarantees": guarantees(simulation),
+        "sensitive_files": sensitive.files_of(simulation, task),
         "times": {name: round(seconds, 3) for name, seconds in (times | _of_layers(simulation)).items()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from helpers import ALPHA, command, finished, simulation, tree
+from helpers import ALPHA, command, finished, needs_jit, simulation, tree
 from scipy.stats import kstest
 
 from golfsim.cli import export
@@ -47,6 +47,7 @@ def guessed_seed(z, record):
     return None
 
 
+@needs_jit
 def test_a_guessed_seed_takes_no_noise_away_from_an_export(tmp_path):
     attacked = scenario(seed=SEED)
     table, run = exported(tmp_path / "published.parquet", attacked)
@@ -58,7 +59,7 @@ def test_a_guessed_seed_takes_no_noise_away_from_an_export(tmp_path):
 @pytest.mark.parametrize("mode", ["per-class", "joint", "label+features"])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_everything_random_in_an_export_comes_from_its_secret(tmp_path, mode, norm):
-    data = {"set": "segmentation", "train": 120, "test": 40, "scale": ["minmax", norm], "bounds": "train"}
+    data = {"set": "segmentation", "train": 20, "test": 10, "scale": ["minmax", norm], "bounds": "train"}
     what = scenario(PUBLISHED | {"mode": mode, "norm": norm}, data=data)
     (one, run), (other, _) = (exported(tmp_path / f"{i}.parquet", what) for i in range(2))
     assert one.column_names == other.column_names
@@ -74,6 +75,7 @@ def test_everything_random_in_an_export_comes_from_its_secret(tmp_path, mode, no
     assert not (np.column_stack([one[name] for name in run.features]) == plain).any()
 
 
+@needs_jit
 def test_the_noise_of_an_export_has_the_scale_of_its_guarantee(tmp_path):
     table, run = exported(tmp_path / "published.parquet", scenario(data=DATA | {"train": 400}))
     z = np.column_stack([table[name] for name in run.features])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
+import re
 import sys
 import threading
 from contextlib import suppress
@@ -19,7 +21,10 @@ from golfsim.core.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from golfsim.scenario.model import Scenario
     from golfsim.scenario.tables import PlotConfig
+
+LONGEST_NAME = 150  # bytes of the name of a figure
 
 
 def run(
@@ -85,7 +90,7 @@ def run(
         raise typer.Exit(130)
     frame = made.frame()
     if frame is not None:
-        _draw(scenario.plot, frame, folder)
+        _draw(scenario, frame, folder)
     print(f"results in {folder}")
     if made.failures:
         print(made.complaint(), file=sys.stderr)
@@ -112,12 +117,21 @@ def _import_meanwhile(plot: PlotConfig) -> None:
         threading.Thread(target=imports, name="golfsim imports", daemon=True).start()
 
 
-def _draw(plot: PlotConfig, frame: pd.DataFrame, folder: Path) -> None:
+def _draw(scenario: Scenario, frame: pd.DataFrame, folder: Path) -> None:
+    plot = scenario.plot
     if plot.kind != "none" and (frame["metric"] == "error.mean").any():
         from golfsim.report import figures
 
         with writing(folder):
-            figures.save(figures.of(plot, frame), folder, plot.kind)
+            figures.save(figures.of(plot, frame), folder, _picture(plot.kind, scenario.options))
+
+
+def _picture(kind: str, options: tuple[str, ...]) -> str:
+    """Return the name of the figure. Each combination of --set has its own, so that variants do not overwrite it."""
+    text = ",".join([kind, *options])
+    name = re.sub(r"[^\w.=,+-]+", "_", text).encode()[:LONGEST_NAME].decode(errors="ignore")
+    exact = name == text
+    return name if exact else f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
 def status(

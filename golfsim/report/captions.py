@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from golfsim.report import curves, numbers
+from golfsim.report import numbers
 from golfsim.sim.log import note_of
 
 if TYPE_CHECKING:
@@ -35,9 +36,8 @@ def span(frame: pd.DataFrame, metric: str) -> str:
     return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
 
 
-def bands(found: pd.DataFrame) -> str:
-    """Return the explanation of the bands of curves, if there are any."""
-    shown = curves.bands(found)
+def bands(found: pd.DataFrame, shown: Collection[str]) -> str:
+    """Return the explanation of the bands that a figure of these curves shows, if there are any."""
     averaged = ", averaged over runs" if found["runs"].max() > 1 else ""
     texts = {
         "runs": "Dark bands are 95 % confidence intervals of the mean over runs (Student's t).",

@@ -264,20 +264,30 @@ def _is_below(one: Axes, other: Axes) -> bool:
 
 def spent(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
     """Draw the ε that records have spent: mean over records (line) and maximum (thin, dotted), as means over runs."""
+    return _over_time(frame, spent_curves(frame), "ε spent", log, ax)
+
+
+def spent_curves(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the curves of the ε that records have spent: the mean over records, and the maximum if it differs."""
     mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
     same = mean["mean"].equals(most["mean"])
-    return _over_time(frame, {"mean over records": mean} | ({} if same else {"maximum": most}), "ε spent", log, ax)
+    return {"mean over records": mean} | ({} if same else {"maximum": most})
 
 
 def messages(frame: pd.DataFrame, *, unit: str = "messages", log: bool = True, ax: Axes | None = None) -> Axes:
     """Draw what each layer sends per cycle, and what is lost of it (thin, dotted); `unit` is “messages” or “bytes”."""
     if unit not in ("messages", "bytes"):
         raise UserError(f"the unit must be “messages” or “bytes”; got “{unit}”")
+    return _over_time(frame, message_rates(frame, unit), f"{unit} per cycle", log, ax)
+
+
+def message_rates(frame: pd.DataFrame, unit: str = "messages") -> dict[str, pd.DataFrame]:
+    """Return the curves of what is sent per cycle and, if any message is lost, of what is lost."""
     busy = sending(frame)
     found = {"sent": numbers.rates(busy, f"{unit}.sent")}
     if unit == "messages" and (busy.loc[busy["metric"] == "messages.lost", "value"] > 0).any():
         found["lost"] = numbers.rates(busy, "messages.lost")
-    return _over_time(frame, found, f"{unit} per cycle", log, ax)
+    return found
 
 
 def sending(frame: pd.DataFrame) -> pd.DataFrame:
@@ -327,6 +337,12 @@ def _lines(ax: Axes, found: pd.DataFrame, names: list[str], thin: bool) -> None:
             ax.fill_between(curve["cycle"], curve["low"], curve["high"], color=how.colour, alpha=RUNS, lw=0)
 
 
+def intervals(*parts: pd.DataFrame) -> set[str]:
+    """Return which bands a figure of plain curves has: those of the runs, unless there are too many curves."""
+    sure = any((part["high"] > part["low"]).any() for part in parts)
+    return {"runs"} if sure and parts[0]["curve"].nunique() <= MOST_INTERVALS else set()
+
+
 def _upwards(ax: Axes, found: pd.DataFrame) -> None:
     """Let an axis of counts begin at zero; make it logarithmic if some curves would otherwise be invisible."""
     from matplotlib.ticker import FuncFormatter
@@ -365,7 +381,7 @@ def overlay(frame: pd.DataFrame, *, log: bool = True, figure: Figure | None = No
 
     Return the first axes; its figure has all of them.
     """
-    shown = [name for name in OVERLAY if numbers.has(frame, name) or numbers.has(frame, f"{name}.mean")]
+    shown = overlay_parts(frame)
     if not shown:
         raise UserError("no overlay was measured", hint="add overlay = 1 (or “log”) to [observe] and run again")
     with styled():
@@ -393,21 +409,36 @@ def overlay_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def spent_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the ε that records have spent, per curve: the mean over records, and the maximum if it differs."""
+def both_numbers(parts: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the curves of one or two metrics in one table; the name of the second metric follows that of its curve."""
     import pandas as pd
 
-    mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
-    same = mean["mean"].equals(most["mean"])
-    return mean if same else pd.concat([mean, most.assign(curve=most["curve"] + ", maximum")], ignore_index=True)
+    first, *more = parts.values()
+    named = [part.assign(curve=part["curve"] + f", {name}") for name, part in zip(list(parts)[1:], more, strict=True)]
+    return pd.concat([first, *named], ignore_index=True) if named else first
+
+
+def overlay_parts(frame: pd.DataFrame) -> list[str]:
+    """Return what an overlay was measured by: the panels of `overlay`."""
+    return [name for name in OVERLAY if numbers.has(frame, name) or numbers.has(frame, f"{name}.mean")]
+
+
+def overlay_bands(frame: pd.DataFrame) -> set[str]:
+    """Return which bands the panels of `overlay` have."""
+    rest = [numbers.plain_metric(frame, name) for name in overlay_parts(frame) if name != "indegree"]
+    found = _degrees(frame)
+    return bands(found) | (intervals(*rest) if rest else set())
+
+
+def _degrees(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the curves of the in-degree. The bands of more than two are left out: they would hide each other."""
+    found = numbers.curves(frame, "indegree")
+    return found if found["curve"].nunique() <= 2 else found.assign(q05=float("nan"), q95=float("nan"))
 
 
 def _overlay_panel(ax: Axes, frame: pd.DataFrame, name: str, log: bool) -> None:
     if name == "indegree":
-        found = numbers.curves(frame, name)
-        if found["curve"].nunique() > 2:  # bands of degrees are wide and would hide each other
-            found = found.assign(q05=float("nan"), q95=float("nan"))
-        draw_curves(ax, found, OVERLAY[name], log)
+        draw_curves(ax, _degrees(frame), OVERLAY[name], log)
         _ground(ax)
         return
     found = numbers.plain_metric(frame, name)

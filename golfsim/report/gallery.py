@@ -37,6 +37,7 @@ class Drawing:
     data: pd.DataFrame
     kind: Kind = "curves"
     animate: Callable[[Path], Any] | None = None
+    bands: frozenset[str] = frozenset()  # around curves: “runs”, “nodes”
 
     def save(self, folder: Path) -> list[Path]:
         """Write the figure as PNG and SVG, an animation as GIF. Return the files."""
@@ -80,35 +81,52 @@ def _convergence_of(frame: pd.DataFrame, metric: str) -> Drawing:
     names = found["curve"].nunique()
     panels = f", with one panel per value of {over}" if over else ""
     what = f"{capital(label)} after each measured cycle: {counted(names, 'curve')}{panels}."
-    text = caption(frame, what, who(frame, of_nodes=True), bands(found))
+    shown = frozenset(curves.bands(found))
+    text = caption(frame, what, who(frame, of_nodes=True), bands(found, shown))
     title = "Convergence" if metric == "error" else capital(label)
     name = "convergence" if metric == "error" else f"convergence-{metric}"
-    return Drawing(name, title, text, partial(figures.curves_of, frame, metric), found)
+    return Drawing(name, title, text, partial(figures.curves_of, frame, metric), found, bands=shown)
 
 
 def _over_time(frame: pd.DataFrame) -> Iterator[Drawing]:
     if _several_cycles(frame, "spent.mean") and _few(frame, "spent.mean") is not None:
-        both = curves.spent_numbers(frame)
-        what = "The ε that records have spent so far: mean over records, and maximum."
-        yield Drawing(
-            "spent", "Spent ε", caption(frame, what, who(frame), bands(both)), partial(curves.spent, frame), both
-        )
+        parts = curves.spent_curves(frame)
+        also = "; thin dotted lines are the maximum" if len(parts) > 1 else ""
+        what = f"The ε that records have spent so far, as mean over records{also}."
+        yield _plain(frame, "spent", "Spent ε", what, partial(curves.spent, frame), parts)
     if frame.loc[frame["metric"] == "online", "value"].nunique() > 1 and (found := _few(frame, "online")) is not None:
         what = "The number of nodes online after each measured cycle."
-        yield Drawing(
-            "online", "Churn", caption(frame, what, who(frame), bands(found)), partial(curves.online, frame), found
-        )
+        yield _plain(frame, "online", "Churn", what, partial(curves.online, frame), {"": found})
     sent = frame[(frame["metric"] == "messages.sent") & (frame["value"] > 0)]
     if sent["cycle"].nunique() > 1 and _few(curves.sending(frame), "messages.sent") is not None:
-        what = "Messages that each layer sends per cycle, averaged over the cycles since the previous measurement."
-        found = numbers.rates(curves.sending(frame), "messages.sent")
-        yield Drawing(
-            "messages",
-            "Messages",
-            caption(frame, what, who(frame), bands(found)),
-            partial(curves.messages, frame),
-            found,
+        parts = curves.message_rates(frame)
+        also = " Thin dotted lines are messages that are lost." if len(parts) > 1 else ""
+        what = (
+            f"Messages that each layer sends per cycle, averaged over the cycles since the previous measurement.{also}"
         )
+        yield _plain(frame, "messages", "Messages", what, partial(curves.messages, frame), parts)
+
+
+def _plain(
+    frame: pd.DataFrame, name: str, title: str, what: str, draw: Callable[[], Axes], parts: dict[str, pd.DataFrame]
+) -> Drawing:
+    """Return the figure of one or two metrics over cycles.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log.
+    name, title : str
+        The name of its file, and its title.
+    what : str
+        The sentence of the caption that states what is drawn.
+    draw : callable
+        The function that draws it.
+    parts : dict of str to DataFrame
+        The curves by metric.
+    """
+    shown, found = frozenset(curves.intervals(*parts.values())), curves.both_numbers(parts)
+    return Drawing(name, title, caption(frame, what, who(frame), bands(found, shown)), draw, found, bands=shown)
 
 
 def _few(frame: pd.DataFrame, metric: str) -> pd.DataFrame | None:
@@ -123,9 +141,10 @@ def _overlay(frame: pd.DataFrame) -> Iterator[Drawing]:
     found = numbers.curves(frame, "indegree")
     if found["curve"].nunique() > MOST_CURVES:
         return
-    what = "In-degree, mean path length, clustering and share of dead links of each overlay, among online nodes."
     if found["cycle"].nunique() > 1:
-        text = caption(frame, what, who(frame))
+        *first, last = (curves.OVERLAY[part] for part in curves.overlay_parts(frame))
+        what = f"{capital(' and '.join(filter(None, [', '.join(first), last])))} of each overlay, among online nodes."
+        text = caption(frame, what, who(frame), bands(found, curves.overlay_bands(frame)))
         draw, data = partial(curves.overlay, frame), curves.overlay_numbers(frame)
         yield Drawing("overlay", "Overlay over time", text, draw, data, "picture")
     what = (
@@ -173,7 +192,8 @@ def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawin
     what = f"{capital(numbers.label_of(metric))} at the end of each run over {x}{f', by {by}' if by else ''}."
     if x.rpartition(".")[2] == "epsilon":
         beneath = (
-            "Below: the share of labels that the best linear attack recovers from the published records."
+            "Below: the share of labels that the best linear attack recovers from the published records. "
+            "The dotted line is the share of the largest class."
             if numbers.has(frame, "label.linear")
             else ""
         )
@@ -187,10 +207,10 @@ def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawin
     if others:
         text = caption(frame, what, who(frame, of_nodes=True), bars(found))
         return Drawing("lines", f"Over {x}", text, partial(grids.lines, frame, x, by, metric), found, "picture")
-    text = caption(
-        frame, what, who(frame, of_nodes=True), bars(found), "Light bars show the standard deviation over nodes."
-    )
-    found = grids.spreads(frame, x, by, metric)
+    spread = grids.spreads(frame, x, by, metric)
+    light = "Light bars show the standard deviation over nodes." if (spread["std"] > 0).any() else ""
+    text = caption(frame, what, who(frame, of_nodes=True), bars(found), light)
+    found = spread
     return Drawing("bars", f"Over {x}", text, partial(grids.bars, frame, x, by, metric), found, "picture")
 
 
@@ -217,8 +237,8 @@ def _judged(frame: pd.DataFrame) -> Iterator[Drawing]:
         names.str.match(judgement.POINT).any()
         and (found := judgement.roc_points(frame))["curve"].nunique() <= MOST_CURVES
     ):
-        what = "The ROC curve of one node at the end of each run."
-        text = caption(frame, what, who(frame))
+        what = "The ROC curve of one node at the end of each run; the dotted line is a random guess."
+        text = caption(frame, what, who(frame), bands(found, judgement.roc_bands(found)))
         yield Drawing("roc", "ROC curve", text, partial(judgement.roc, frame), found, "picture")
     if _several_cycles(frame, "accuracy.mean") and numbers.curves(frame, "accuracy")["curve"].nunique() <= MOST_ROWS:
         yield _times(frame)
@@ -276,7 +296,8 @@ def _followed(nodes: pd.DataFrame) -> Iterator[Drawing]:
 def _raster(nodes: pd.DataFrame, own: pd.DataFrame, layer: str) -> Drawing:
     many, run = own["node"].nunique(), own["run"].iloc[0]
     nodes_ = f"{many:,} node{'s' * (many != 1)}"
-    what = f"The error of {nodes_} of “{layer}” after each measured cycle of run {run}; grey: offline."
+    grey = "" if own["online"].all() else "; grey: offline"
+    what = f"The error of {nodes_} of “{layer}” after each measured cycle of run {run}{grey}."
     draw = partial(networks.raster, nodes, layer)
     return Drawing(f"raster-{layer}", f"Nodes of {layer}", caption(nodes, what), draw, own, "picture")
 
@@ -293,7 +314,8 @@ def _network(links: pd.DataFrame, nodes: pd.DataFrame | None, own: pd.DataFrame,
     end = own[own["cycle"] == own["cycle"].max()]
     cycle, run = end["cycle"].iloc[0], end["run"].iloc[0]
     what = f"The overlay “{layer}” after cycle {cycle} of run {run}: {len(end):,} link{'s' * (len(end) != 1)}."
-    hollow = "Hollow nodes are offline." if nodes is not None else ""
+    away = nodes is not None and not nodes.loc[(nodes["cycle"] == cycle) & (nodes["run"] == run), "online"].all()
+    hollow = "Hollow nodes are offline." if away else ""
     draw = partial(networks.drawing, links, nodes, layer=layer)
     return Drawing(f"network-{layer}", f"Network of {layer}", caption(links, what, hollow), draw, end, "picture")
 

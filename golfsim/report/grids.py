@@ -337,7 +337,8 @@ def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "erro
         ax.set(xlabel=short(x), ylabel=numbers.label_of(metric), xlim=(-0.6, len(values) - 0.4))
         within_shares(ax, metric)
         ax.grid(visible=False, axis="x")
-        legend(ax, [*_dots(ax, names), *_two_bars(frame, metric)])
+        spread = _spread_bar() if (means["std"] > 0).any() else []
+        legend(ax, [*_dots(ax, names), _bars_of(frame, metric), *spread])
         head(ax, note_of(frame))
     return ax
 
@@ -372,7 +373,8 @@ def _dots(ax: Axes, names: list[Any]) -> list[Any]:
     ]
 
 
-def _two_bars(frame: pd.DataFrame, metric: str) -> list[Any]:
+def _spread_bar() -> list[Any]:
+    """Return the legend entry that explains the light bars."""
     from matplotlib.patches import Patch
 
-    return [_bars_of(frame, metric), Patch(color=GREY, alpha=0.3, lw=0, label="± standard deviation over nodes")]
+    return [Patch(color=GREY, alpha=0.3, lw=0, label="± standard deviation over nodes")]

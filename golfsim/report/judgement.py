@@ -85,7 +85,7 @@ def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None
         for place, name in enumerate(names):
             curve, how = found[found["curve"] == name], look(place)
             ax.plot(curve["false"], curve["mean"], ls=how.dash, color=how.colour, label=plain(name))
-            if len(names) <= MOST_BANDS and (curve["high"] > curve["low"]).any():
+            if roc_bands(found) and (curve["high"] > curve["low"]).any():
                 low, high = curve["low"].clip(0, 1), curve["high"].clip(0, 1)
                 ax.fill_between(curve["false"], low, high, color=how.colour, alpha=0.25, lw=0)
         own = ax.lines[len(ax.lines) - len(names) :]
@@ -95,6 +95,11 @@ def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None
         legend(ax, [*own, ax.lines[-1]])
         head(ax, note_of(frame))
     return ax
+
+
+def roc_bands(found: pd.DataFrame) -> set[str]:
+    """Return which bands a figure of ROC curves has: intervals over runs, unless there are too many curves."""
+    return {"runs"} if found["curve"].nunique() <= MOST_BANDS and (found["high"] > found["low"]).any() else set()
 
 
 def roc_points(frame: pd.DataFrame, layer: str | None = None) -> pd.DataFrame:

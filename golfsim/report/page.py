@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
+BANDS = {"runs": ("low", "high"), "nodes": ("q05", "q95")}
 HEAVY = 400_000  # bytes; a larger SVG is replaced by a PNG
 PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # dashes of lines, as in the images
 
@@ -230,8 +231,9 @@ def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
     if drawing.kind != "curves" or not set(CURVE_COLUMNS) <= set(data) or data.duplicated(["cycle", "curve"]).any():
         return None
     names = list(dict.fromkeys(data["curve"]))
-    wide = {column: data.pivot(index="cycle", columns="curve", values=column) for column in CURVE_COLUMNS[2:]}
-    if (data["mean"].dropna() >= 0).all():  # as in the images: the interval of a non-negative value ends at 0
+    drawn = ["mean", *(column for band in BANDS if band in drawing.bands for column in BANDS[band])]
+    wide = {column: data.pivot(index="cycle", columns="curve", values=column) for column in drawn}
+    if "low" in wide and (data["mean"].dropna() >= 0).all():  # the interval of a non-negative value ends at 0
         wide["low"] = wide["low"].clip(lower=0)
     curves = [
         {"name": str(name), "colour": style.look(place).colour, "dash": PATTERNS[place % len(PATTERNS)]}

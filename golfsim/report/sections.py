@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import shlex
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
@@ -14,6 +16,7 @@ from golfsim.compare.paired import student
 from golfsim.compare.strategies import label
 from golfsim.compare.verdict import WordTable, number, plus_minus
 from golfsim.core.errors import UserError
+from golfsim.core.paths import INDEX
 from golfsim.core.words import counted
 from golfsim.runs.results import RESULTS, Results, Run
 from golfsim.sim.log import SCENARIO
@@ -198,7 +201,6 @@ def provenance(results: Results, command: str) -> list[tuple[str, list[str]]]:
     seeds = sorted({int(run.piece.values["seed"]) for run in results.runs if "seed" in run.piece.values})
     times = [sum(v for k, v in a.get("times", {}).items() if k in ("setup_s", "cycles_s")) for a in about]
     written = sorted(str(a["written"]) for a in about if "written" in a)
-    files = dict.fromkeys(str(a["scenario_file"]) for a in about if "scenario_file" in a)
     rows = [
         ("versions", _each(about, "versions")),
         ("machine", _each(about, "machine")),
@@ -207,10 +209,23 @@ def provenance(results: Results, command: str) -> list[tuple[str, list[str]]]:
         ("data (SHA-256)", _hashes(results)),
         ("time", [f"{sum(times):,.0f} s in total, {max(times):,.1f} s for the longest run"] if any(times) else []),
         ("written", [" to ".join(dict.fromkeys([written[0], written[-1]]))] if written else []),
-        ("command of the runs", [f"golfsim run {file}" for file in files]),
+        ("command of the runs", _commands(results)),
         ("command of this page", [command]),
     ]
     return [(name, values) for name, values in rows if values]
+
+
+def _commands(results: Results) -> list[str]:
+    """Return the commands that executed the runs, each with the folder of its results."""
+    found = [(run.about.get("command"), _store(run.piece.file)) for run in results.runs]
+    return _counted(
+        command + (f" --out {shlex.quote(str(folder))}" if folder else "") for command, folder in found if command
+    )
+
+
+def _store(log: Path) -> Path | None:
+    """Return the folder of results that a log belongs to: the next one above it that has an index."""
+    return next((folder for folder in log.parents if (folder / INDEX).is_file()), None)
 
 
 def _each(about: list[dict[str, Any]], key: str) -> list[str]:
@@ -263,12 +278,24 @@ def troubles(paths: Iterable[Path]) -> tuple[dict[str, int], list[str]]:
 def summary(results: Results, keys: list[str], states: dict[str, int]) -> str:
     """Return a sentence about the runs: their number, their points, cycles and nodes."""
     runs, points = len(results.runs), len(results.points)
-    grid = " × ".join(f"{len({str(run.point.get(key)) for run in results.points})} of {key}" for key in keys)
+    grid = _grid([[str(run.point.get(key)) for run in results.points] for key in keys], keys)
     what = counted(runs, "run") + (f" at {points} points ({grid})" if points > 1 else "")
     sizes = [_span(results, "cycles"), _span(results, "nodes")]
     lacking = ", ".join(f"{n} {state}" for state, n in states.items() if state != "complete")
     text = f"{what}; {', '.join(filter(None, sizes))}." if any(sizes) else f"{what}."
     return text + (f" Not included: {lacking}." if lacking else "")
+
+
+def _grid(values: list[list[str]], keys: list[str]) -> str:
+    """Return the number of values of each key; keys that vary together, as in a zip group, are counted once."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for key, own in zip(keys, values, strict=True):
+        places = {value: place for place, value in enumerate(dict.fromkeys(own))}
+        groups.setdefault(tuple(places[value] for value in own), []).append(key)
+    sizes = [len(set(pattern)) for pattern in groups]
+    complete = math.prod(sizes) == len(values[0]) if values else True
+    parts = [f"{size} of {' with '.join(names)}" for size, names in zip(sizes, groups.values(), strict=True)]
+    return (" × " if complete else ", ").join(parts)
 
 
 def _span(results: Results, key: str) -> str:

@@ -296,6 +296,7 @@ def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: di
         "nodes": simulation.world.nodes,
         "threads": task.threads,
         "scenario_file": scenario.file,
+        "command": scenario.command,
         "code_files": [str(path) for path in scenario.code_files()],
         "data_sha256": simulation.data_digest,
         "guarantees": guarantees(simulation),

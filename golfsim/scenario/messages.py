@@ -226,21 +226,26 @@ def _brackets(path: KeyPath, wanted: list[str], got: Any) -> str:
 
 def shown(value: Any) -> str:
     """Return a value as it is written in a TOML file, shortened."""
-    text = _written(value)
+    text = written(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """Return a value as it is written in a TOML file."""
     match value:
         case str():
             return json.dumps(value, ensure_ascii=False)
         case bool():
             return str(value).lower()
         case Mapping():
-            return "{ " + ", ".join(f"{key} = {_written(inner)}" for key, inner in value.items()) + " }"
+            return "{ " + ", ".join(f"{_key(key)} = {written(inner)}" for key, inner in value.items()) + " }"
         case list() | tuple():
-            return f"[{', '.join(map(_written, value))}]"
+            return f"[{', '.join(map(written, value))}]"
     return str(value)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:

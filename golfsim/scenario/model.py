@@ -72,8 +72,9 @@ class Scenario(Settings):
         `file` can also be the name of a scenario that comes with golfsim (`golfsim list scenarios`). Protocol files
         that the scenario names are executed if they are in its own folder; with `allow_code`, all others too.
         """
+        changes = changes if isinstance(changes, Mapping) else tuple(changes)
         try:
-            return cls._checked(Source.read(scenario_file(file), cls.model_fields, allow_code), changes)
+            return cls._checked(Source.read(scenario_file(file), cls.model_fields, allow_code, changes), changes)
         except RecursionError:
             raise ScenarioError([f"{file}: lists or tables are nested too deeply"]) from None
 
@@ -160,6 +161,16 @@ class Scenario(Settings):
     def file(self) -> str:
         """The file the scenario was read from."""
         return self._source.file
+
+    @property
+    def command(self) -> str | None:
+        """The command that executes its runs, for a shell; None if the scenario was not read from a file."""
+        return self._source.command
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The changes with which it was read, as values of the option --set."""
+        return self._source.options
 
     def located(self, error: UserError) -> UserError:
         """Return an error that occurred during a run with the file and line of its key."""

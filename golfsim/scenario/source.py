@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from typing import Any
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import is_file, shipped_scenarios, unreadable
 from golfsim.core.words import counted
-from golfsim.scenario.messages import Problem, ScenarioError, lists, shown, tuples
+from golfsim.scenario.messages import Problem, ScenarioError, lists, shown, tuples, written
 from golfsim.scenario.pages import page_for
 from golfsim.scenario.toml_lines import KeyPath, key_lines, leaves, line_of
 
@@ -36,13 +37,22 @@ class Source:
     top_level: tuple[str, ...]
     origin: dict[KeyPath, str] = field(default_factory=dict)
     allow_code: bool = False  # also execute protocol files outside the folder
+    options: tuple[str, ...] = ()  # the changes with which it was read, as values of --set
 
     @classmethod
-    def read(cls, path: Path, top_level: Iterable[str], allow_code: bool = False) -> Source:
-        """Read the tree and the lines of a file; raise an error if it is not TOML."""
+    def read(cls, path: Path, top_level: Iterable[str], allow_code: bool = False, changes: Changes = ()) -> Source:
+        """Read the tree and the lines of a file and note the changes to make; raise an error if it is not TOML."""
         text = _text_of(path)
-        tree, lines = _parse(path, text), key_lines(text)
-        return cls(str(path), path.parent.absolute(), tree, lines, tuple(top_level), allow_code=allow_code)
+        tree, lines, options = _parse(path, text), key_lines(text), _options(changes)
+        return cls(str(path), path.parent.absolute(), tree, lines, tuple(top_level), {}, allow_code, options)
+
+    @property
+    def command(self) -> str | None:
+        """The command that runs the scenario, for a shell; None if it was not read from a file."""
+        if not self.lines:
+            return None
+        words = [word for text in self.options for word in ("--set", text)]
+        return shlex.join(["golfsim", "run", self.file, *words, *["--allow-code"] * self.allow_code])
 
     def packed(self) -> str:
         """Return the content as JSON, for another process."""
@@ -55,7 +65,8 @@ class Source:
         parts = json.loads(text, object_hook=_unpacked_time)
         for key in ("lines", "origin"):
             parts[key] = {tuple(path): value for path, value in parts[key]}
-        return cls(**parts | {"folder": Path(parts["folder"]), "top_level": tuple(parts["top_level"])})
+        sequences = {key: tuple(parts[key]) for key in ("top_level", "options")}
+        return cls(**parts | sequences | {"folder": Path(parts["folder"])})
 
     def changed(self, changes: Changes, where: str | None = None) -> Source:
         """Return a copy with other values at some paths; `where` names the place of the changes in messages."""
@@ -177,6 +188,13 @@ def _assignments(changes: Changes) -> list[tuple[str, str, Any]]:
     if isinstance(changes, Mapping):
         return [(f"{key} = {shown(value)}", key, value) for key, value in changes.items()]
     return [(f"--set {text}", *_assignment(text)) for text in changes]
+
+
+def _options(changes: Changes) -> tuple[str, ...]:
+    """Return changes as values of the option --set."""
+    if isinstance(changes, Mapping):
+        return tuple(f"{key}={written(value)}" for key, value in changes.items())
+    return tuple(changes)
 
 
 def _assignment(text: str) -> tuple[str, Any]:

@@ -622,3 +622,13 @@ def test_a_full_disk_ends_in_one_line():
     with open("/dev/full", "w") as full:
         done = a_process("list", "protocols", stdout=full)
     assert (done.returncode, done.stderr) == (2, "golfsim: cannot write: No space left on device\n")
+
+
+def test_the_figure_of_a_variant_does_not_overwrite_that_of_the_file(learning, golfsim_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    variants = [[], ["--set", "cycles=3"], ["--set", "name=a/b"], ["--set", "name=a?b"], ["--set", f"name={'x' * 300}"]]
+    for number, options in enumerate(variants, 1):
+        assert golfsim_("run", learning, "--workers", 1, *options)[0] == 0
+        pictures = sorted(path.name for path in (tmp_path / "results/small").glob("*.png"))
+        assert len(pictures) == number
+    assert {"convergence.png", "convergence,cycles=3.png"} <= set(pictures)

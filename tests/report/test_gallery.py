@@ -11,7 +11,7 @@ import pytest
 from helpers import HERE, finished, learning_tree, tree
 
 import golfsim
-from golfsim.report import Drawing, fitting
+from golfsim.report import Drawing, curves, fitting
 from golfsim.runs import single
 from golfsim.scenario.model import Scenario
 from golfsim.sim.log import noted
@@ -161,3 +161,40 @@ def test_the_largest_spent_epsilon_is_behind_the_figure_as_well():
     ]  # fmt: skip
     (spent,) = fitting(pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"]))
     assert set(spent.data["curve"]) == {"walk", "walk, maximum"}
+
+
+def bands_in(axes):
+    """The bands that a figure of curves shows, by their opacity."""
+    found = {collection.get_alpha() for ax in axes for collection in ax.collections}
+    return {word for word, alpha in (("Dark bands", curves.RUNS), ("Light bands", curves.NODES)) if alpha in found}
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("many", [1, 2, 4, 7])
+def test_a_caption_explains_the_bands_that_are_drawn_and_no_others(runs, many):
+    layers = [PEERS, PUBLISHED, LEARNING | {"records": "published"}]
+    sweep = {"learning.lambda": [10.0**-n for n in range(many)]}
+    observe = {"every": 1, "nodes": 10, "overlay": 1}
+    churn = {"kind": "crash", "at": 3, "share": 0.5}
+    transport = {"loss": 0.2} if many == 2 else {}
+    how = {"observe": observe, "runs": runs, "churn": churn, "transport": transport, "sweep": sweep}
+    frame = single.run(Scenario.of(learning_tree(*layers, data=DATA, **how), HERE))
+    drawn = [drawing for drawing in fitting(frame) if drawing.kind == "curves" or drawing.name == "overlay"]
+    assert {"convergence", "online"} <= {drawing.name for drawing in drawn}
+    for drawing in drawn:
+        figure = drawing.draw().figure
+        said = {words for words in ("Dark bands", "Light bands") if words in drawing.caption}
+        assert said == bands_in(figure.axes), drawing.name
+        thin = any((line.get_linestyle(), line.get_linewidth()) == (":", 0.8) for line in figure.axes[0].lines)
+        assert ("hin dotted" in drawing.caption) == (thin and drawing.name in ("messages", "spent"))
+        mpl.pyplot.close(figure)
+
+
+def test_captions_mention_offline_nodes_only_if_there_are_some(drawings):
+    observe = {"every": 1, "nodes": 10, "draw": True}
+    online = finished(learning_tree(PEERS, LEARNING, observe=observe)).log
+    captions = {drawing.name: drawing.caption for drawing in fitting(online.frame(), online.nodes(), online.links())}
+    away = {drawing.name: drawing.caption for drawing in drawings}
+    for name in ("raster-learning", "network-peers"):
+        assert "offline" in away[name]
+        assert "offline" not in captions[name]

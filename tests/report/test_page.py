@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from dataclasses import replace
@@ -14,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import learning_tree
+from helpers import command, learning_tree
 
 from golfsim import cli
 from golfsim.compare import comparison
-from golfsim.report import Drawing, page, sections
+from golfsim.report import Drawing, fitting, page, sections
 from golfsim.runs import results, single
 from golfsim.runs.store import Store
 from golfsim.scenario.model import Scenario
@@ -151,6 +152,55 @@ def test_provenance_states_versions_seeds_data_code_and_commands(reader, folder)
         assert word in said
 
 
+def test_the_command_of_the_runs_makes_these_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my study").mkdir()
+    Path("my study/s.toml").write_text(Scenario.of(learning_tree(PEERS, GOLF | {"records": "raw"})).dump())
+    changes = ["--set", "name=it's $(touch PWN); a test", "--set", "cycles=3", "--set", 'sweep={"peers.view" = [3, 4]}']
+    assert command(capsys, monkeypatch, "run", "my study/s.toml", "--workers", 1, *changes)[0] == 0
+    made = {str(path) for path in Path("results").rglob("run.json")}
+    assert len(made) == 2
+    rows = dict(sections.provenance(results.find(["results/s"]), "golfsim report"))
+    (line,) = rows["command of the runs"]
+    words = subprocess.run(
+        ["sh", "-c", f'set -- {line}; printf "%s\\0" "$@"'], capture_output=True, text=True, check=True
+    )
+    shutil.move("results/s", "results/before")
+    assert command(capsys, monkeypatch, *words.stdout.split("\0")[1:-1])[0] == 0
+    # The name of a folder is a hash of everything that the rows depend on.
+    assert {str(path) for path in Path("results/s").rglob("run.json")} == made
+    assert not Path("PWN").exists()
+
+
+def test_a_scenario_that_was_made_in_python_has_no_command_of_its_runs(folder):
+    rows = dict(sections.provenance(results.find([folder]), "golfsim report"))
+    assert "command of the runs" not in rows
+
+
+def test_keys_that_vary_together_are_counted_once(tmp_path):
+    zipped = [{"learning.lambda": [0.1, 0.01, 0.001], "peers.view": [3, 4, 5]}]
+    keys = {"cycles": 2, "sweep": {"zip": zipped, "data.train": [40, 60]}}
+    single.run(Scenario.of(learning_tree(PEERS, GOLF | {"records": "raw"}, **keys)), tmp_path)
+    found = results.find([tmp_path])
+    said = sections.summary(found, sections.factors(found), {})
+    assert "6 runs at 6 points (3 of learning.lambda with peers.view × 2 of data.train)" in said
+
+
+def test_an_incomplete_grid_is_not_said_to_be_a_product():
+    assert sections._grid([["1", "1", "2"], ["x", "y", "y"]], ["a", "b"]) == "2 of a, 2 of b"
+    assert sections._grid([["1", "1", "2", "2"], ["x", "y", "x", "y"]], ["a", "b"]) == "2 of a × 2 of b"
+
+
+def test_a_chart_has_the_bands_that_its_caption_explains(folder):
+    shown = [page._shown(drawing) for drawing in fitting(results.find([folder]).frame)]
+    charts = [figure for figure in shown if figure.chart]
+    assert charts
+    for figure in charts:
+        for columns, words in (({"low", "high"}, "Dark bands"), ({"q05", "q95"}, "Light bands")):
+            has = {column for curve in figure.chart["curves"] for column in columns if column in curve}
+            assert has == (columns if words in figure.caption else set()), figure.name
+
+
 def test_failures_are_reported_and_left_out(reader):
     assert "Error: " + HOSTILE in reader.said["failures"]
     assert "11 runs at 4 points" in reader.said[""]
@@ -228,7 +278,7 @@ def test_folders_on_different_data_are_not_taken_for_the_same(tmp_path):
 
 def test_a_figure_that_is_not_curves_has_no_chart():
     data = pd.DataFrame({"cycle": [1], "curve": ["a"], "mean": [0.5], "low": [np.nan], "high": [np.nan]})
-    curves = Drawing("name", "title", "caption", lambda: None, data, "curves")
+    curves = Drawing("name", "title", "caption", lambda: None, data, "curves", bands=frozenset({"runs"}))
     assert page._chart(curves, "y")["curves"][0]["low"] == [None]
     assert page._chart(Drawing("name", "title", "caption", lambda: None, data, "picture"), "y") is None
     panels = pd.concat([data, data])
@@ -351,7 +401,7 @@ def test_a_curve_is_switched_off_and_on_by_its_name(opened):
     before, button = drawn(tab), tab.locator("button.curve").first
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    assert chart(tab, "plot.series.map(s => s.show)")[1:7] == [False] * 3 + [True] * 3
+    assert chart(tab, "plot.series.map(s => s.show)")[1:11] == [False] * 5 + [True] * 5
     assert drawn(tab) != before
     button.click()
     tab.mouse.move(1, 1)

@@ -4,6 +4,9 @@
 (function () {
   const HEIGHT = 340;
   const NARROW = 560;
+  // The edges of the bands: of the runs (dark), of the nodes (light). A figure without a band has no such values.
+  const EDGES = ["low", "high", "q05", "q95"];
+  const PARTS = 1 + EDGES.length;
 
   function seriesOf(curve, shown) {
     const edge = { show: shown, scale: "y", stroke: "transparent", width: 0, points: { show: false }, spanGaps: true };
@@ -12,7 +15,7 @@
       show: shown, scale: "y", stroke: curve.colour, width: 2, dash: curve.dash, spanGaps: true,
       points: { show: few, size: 8, fill: curve.colour },
     };
-    return [line, { ...edge }, { ...edge }];
+    return [line, ...EDGES.map(() => ({ ...edge }))];
   }
 
   function short(value) {
@@ -108,7 +111,10 @@
           { ...axis, label: this.data.label, size: 52 },
         ],
         series: [{}, ...curves.flatMap((curve, place) => seriesOf(curve, this.shown[place]))],
-        bands: curves.map((curve, place) => ({ series: [3 * place + 3, 3 * place + 2], fill: curve.colour + "2e" })),
+        bands: curves.flatMap((curve, place) => [
+          { series: [PARTS * place + 3, PARTS * place + 2], fill: curve.colour + "48" },
+          { series: [PARTS * place + 5, PARTS * place + 4], fill: curve.colour + "1f" },
+        ]),
         hooks: {
           setCursor: [(plot) => this.read(plot)],
           setSelect: [(plot) => { if (plot.select.width > 0) this.zoom(true); }],
@@ -131,7 +137,8 @@
     draw() {
       if (this.plot) this.plot.destroy();
       this.zoom(false);
-      const columns = this.data.curves.flatMap((curve) => [curve.mean, curve.low, curve.high]);
+      const none = this.data.cycles.map(() => null);
+      const columns = this.data.curves.flatMap((curve) => [curve.mean, ...EDGES.map((edge) => curve[edge] || none)]);
       this.plot = new uPlot(this.options(), [this.data.cycles, ...columns], this.place);
       this.plot.over.addEventListener("dblclick", () => this.zoom(false), true);
     }
@@ -199,7 +206,7 @@
     toggle(place, shown) {
       this.shown[place] = shown;
       this.buttons[place].setAttribute("aria-pressed", String(shown));
-      for (const part of [1, 2, 3]) this.plot.setSeries(3 * place + part, { show: shown });
+      for (let part = 1; part <= PARTS; part += 1) this.plot.setSeries(PARTS * place + part, { show: shown });
     }
 
     read(plot) {

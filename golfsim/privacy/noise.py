@@ -5,7 +5,7 @@ Every key may be the 64-bit key of a simulation or the `golfsim.core.chacha.Secr
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import numpy as np
 from numba.extending import overload
@@ -52,23 +52,30 @@ def normal(first, second):
     return np.sqrt(2 * exponential(first)) * cos_of_turns(unit(second))
 
 
-def _laplace_row(key, cycle, node, k, scale, out, row):
-    """Add Laplace noise to a row, whatever the kind of the key."""
+@inlined
+def _any_laplace_row(key, cycle, node, k, scale, out, row):
     for f in range(out.shape[1]):
         out[row, f] += out.dtype.type(scale * laplace(draw(key, cycle, node, k + f)))
 
 
-def _laplace_row_of_64_bits(key, cycle, node, k, scale, out, row):
-    """Add the same noise for a 64-bit key in an eighth less time: each state follows from the one before."""
+@inlined
+def _fast_laplace_row(key, cycle, node, k, scale, out, row):
+    # The same noise for a 64-bit key in an eighth less time: each state follows from the one before.
     state = stream(key, cycle, node, k)
     for f in range(out.shape[1]):
         out[row, f] += out.dtype.type(scale * laplace(mix(state)))
         state += STEP
 
 
+def _laplace_row(key: Any, cycle: Any, node: Any, k: Any, scale: Any, out: Any, row: Any) -> None:
+    """Add Laplace noise to a row; the compiler chooses by the type of the key."""
+    _any_laplace_row(key, cycle, node, k, scale, out, row)
+
+
 @overload(_laplace_row, jit_options={"_nrt": False, "forceinline": True})
 def _compiled_laplace_row(key, cycle, node, k, scale, out, row):
-    return _laplace_row if is_secret(key) else _laplace_row_of_64_bits
+    chosen = _any_laplace_row if is_secret(key) else _fast_laplace_row
+    return lambda key, cycle, node, k, scale, out, row: chosen(key, cycle, node, k, scale, out, row)
 
 
 @leaf

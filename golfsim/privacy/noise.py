@@ -1,10 +1,14 @@
 """Draw noise inside kernels: Laplace, Gamma-norm, shares of Gamma-norm, and random response.
 
+Numbers with noise are rounded to a grid that depends on the scale of the noise only. The last bits of a sum of two
+floating-point numbers reveal the terms (Mironov 2012): unrounded, they would reveal more than ε allows.
+
 Every key may be the 64-bit key of a simulation or the `golfsim.core.chacha.SecretKey` of an export.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,16 +58,18 @@ def normal(first, second):
 
 @inlined
 def _any_laplace_row(key, cycle, node, k, scale, out, row):
+    step = grid_of(scale)
     for f in range(out.shape[1]):
-        out[row, f] += out.dtype.type(scale * laplace(draw(key, cycle, node, k + f)))
+        noise = scale * laplace(draw(key, cycle, node, k + f))
+        out[row, f] = out.dtype.type(on_grid(out[row, f] + noise, step))
 
 
 @inlined
 def _fast_laplace_row(key, cycle, node, k, scale, out, row):
     # The same noise for a 64-bit key in an eighth less time: each state follows from the one before.
-    state = stream(key, cycle, node, k)
+    state, step = stream(key, cycle, node, k), grid_of(scale)
     for f in range(out.shape[1]):
-        out[row, f] += out.dtype.type(scale * laplace(mix(state)))
+        out[row, f] = out.dtype.type(on_grid(out[row, f] + scale * laplace(mix(state)), step))
         state += STEP
 
 

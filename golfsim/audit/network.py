@@ -50,7 +50,7 @@ class Network:
         x[rows], label[rows] = changed
         data = self.scenario.data
         about = About(tuple(f"feature {f}" for f in range(self.size.features)), scaling.span(data) if data else None)
-        caveat = scaling.caveat(data) if data else ""
+        caveat = loading.caveat(data, self.scenario.folder) if data else ""
         return RawRecords(x, label, np.full(nodes, each), self.classes, self.scenario.seed, caveat=caveat, about=about)
 
     def _world(self) -> World:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections import Counter
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from golfsim.core.settings import FileName, Settings
 
 Interval = tuple[float, float]
+Index = Annotated[int, Field(ge=0, lt=2**31)]
+MOST_CATEGORIES = 1000  # of a text column
 
 
 class DataConfig(Settings):
@@ -21,6 +24,22 @@ class DataConfig(Settings):
         "the scenario file",
     )
     label: str | None = Field(None, description="the label column of `file` (CSV, Parquet); default: the last column")
+    classes: tuple[str | int, ...] | None = Field(
+        None,
+        min_length=2,
+        description="the possible labels of `file`, known without the records; default: the labels that occur in it, "
+        "which no guarantee covers",
+    )
+    categories: dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_CATEGORIES)]] | None = Field(
+        None,
+        description="the possible values of each text column of `file`, known without the records: a table by column; "
+        "default: the values that occur in it, which no guarantee covers",
+    )
+    indices: tuple[Index, Index] | None = Field(
+        None,
+        description="the first and the last feature index of an svmlight file, known without the records; default: "
+        "those that occur in it, which no guarantee covers",
+    )
     test_file: FileName | None = Field(None, description="a file with the test records, in the format of `file`")
     split: Literal["clean", "as-published"] = Field(
         "clean", description="the split into training and test records: that of the card, or that of the papers"
@@ -57,6 +76,23 @@ class DataConfig(Settings):
         if (self.set is None) == (self.file is None):
             raise ValueError("expected either “set” or “file”")
         return self
+
+    @model_validator(mode="after")
+    def _distinct_values(self) -> DataConfig:
+        lists = {"classes": self.class_names or ()}
+        lists |= {f"categories.{column}": values for column, values in (self.categories or {}).items()}
+        for key, values in lists.items():
+            value, times = Counter(values).most_common(1)[0] if values else ("", 1)
+            if times > 1:
+                raise ValueError(f"{key}: “{value}” occurs {times} times")
+        if self.indices is not None and self.indices[0] > self.indices[1]:
+            raise ValueError("indices: expected the first index, then the last; got {}, {}".format(*self.indices))
+        return self
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The stated classes as texts."""
+        return None if self.classes is None else tuple(map(str, self.classes))
 
     @model_validator(mode="after")
     def _rising_bounds(self) -> DataConfig:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,12 +23,13 @@ from golfsim.core.errors import UserError, nearest
 from golfsim.core.memory import available, readable
 from golfsim.core.paths import is_file
 from golfsim.core.words import counted
-from golfsim.data.config import DataConfig
+from golfsim.data import public
+from golfsim.data.config import MOST_CATEGORIES, DataConfig
+from golfsim.data.public import Source
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_CATEGORIES = 1000
 MOST_COLUMNS = 100_000  # of a table: each column is processed separately
 LONGEST_HEADER = 1 << 26  # bytes
 MOST_VALUES = 2**31  # records × features that a sparse file may expand to
@@ -161,29 +163,50 @@ def _keys(paths: list[Path]) -> list[tuple[Path, str]]:
     return list(zip(paths, ("data.file", "data.test_file"), strict=False))
 
 
+def _sources(paths: list[Path]) -> list[Source]:
+    return [Source(key, path.name) for path, key in _keys(paths)]
+
+
 # Tables: CSV and Parquet
 
 
 def _read_table(paths: list[Path], config: DataConfig) -> Unscaled:
-    tables = [_opened(_table, path, key) for path, key in _keys(paths)]
+    _no_indices(config)
+    stated = config.categories
+    tables = [_opened(functools.partial(_table, as_text=stated or ()), path, key) for path, key in _keys(paths)]
     label = _label_of(tables[0], config.label)
     if len(tables) == 2 and set(tables[0].columns) != set(tables[1].columns):
         odd = sorted(set(tables[0].columns) ^ set(tables[1].columns))
         _refuse("data.test_file", f"its columns differ from those of data.file: {', '.join(odd[:5])}")
+    public.check_columns(stated or {}, list(tables[0].columns), label)
     labels = [table.pop(label).to_numpy() for table in tables]
-    categories = _categories(tables[0])
-    columns = [{name: table[name].to_numpy().astype(str) for name in categories} for table in tables]
-    arrays = [
-        _encoded(table[list(tables[0].columns)], categories, key)
-        for table, (_, key) in zip(tables, _keys(paths), strict=True)
-    ]
+    categories = _categories(tables[0]) if stated is None else stated
+    arrays, columns = [], []
+    for table, source in zip(tables, _sources(paths), strict=True):
+        _check_missing(table, source.key)
+        text = {name: public.texts(table[name].to_numpy()) for name in categories}
+        if stated is not None:
+            public.check_categories(text, stated, source)
+            public.check_numbers(table.drop(columns=list(text)), source)
+        arrays.append(_encoded(table[list(tables[0].columns)], text, categories, source.key))
+        columns.append(text)
     names: list[str] = []
     for column in tables[0].columns:
         names += [f"{column}={value}" for value in categories[column]] if column in categories else [column]
-    return replace(_assembled(arrays, labels, tuple(names), columns[0]), test_columns=columns[1] if columns[1:] else {})
+    found = _assembled(arrays, labels, tuple(names), columns[0], config.class_names, _sources(paths))
+    return replace(found, test_columns=columns[1] if columns[1:] else {})
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _check_missing(table: pd.DataFrame, key: str) -> None:
+    for name in table.columns:
+        missing = table[name].isna()
+        if missing.any():
+            row = int(np.flatnonzero(missing)[0]) + 1
+            _refuse(key, f"column “{name}” has no value in record {row}", "add the value, or remove the record")
+
+
+def _table(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
+    """Return the table of a file. In a CSV, the columns `as_text` are read as they are, also “NA” and numbers."""
     import pandas as pd
 
     if path.suffix.lower() == ".parquet":
@@ -191,7 +214,8 @@ def _table(path: Path) -> pd.DataFrame:
         table = pd.read_parquet(path)
     else:
         _refuse_wide(path, _header_columns(path))
-        table = pd.read_csv(path, skipinitialspace=True, low_memory=False)
+        unchanged = dict.fromkeys(as_text, str)
+        table = pd.read_csv(path, skipinitialspace=True, low_memory=False, converters=unchanged)
     table.columns = table.columns.astype(str)
     if path.suffix.lower() == ".csv" and len(table.columns) and all(map(_is_number, table.columns)):
         raise UserError(
@@ -266,20 +290,19 @@ def _categories(table: pd.DataFrame) -> dict[str, list[str]]:
     return found
 
 
-def _encoded(table: pd.DataFrame, categories: dict[str, list[str]], key: str) -> NDArray[np.float64]:
-    """Return a table as numbers: text is one-hot over `categories`, and all zeros for any other value."""
+def _encoded(
+    table: pd.DataFrame, text: Mapping[str, NDArray[np.str_]], categories: Mapping[str, Sequence[str]], key: str
+) -> NDArray[np.float64]:
+    """Return a table as numbers: its `text` is one-hot over `categories`, and all zeros for any other value."""
     import pandas as pd
 
-    if not categories and all(map(pd.api.types.is_numeric_dtype, table.dtypes)) and not table.isna().any(axis=None):
+    if not categories and all(map(pd.api.types.is_numeric_dtype, table.dtypes)):
         return table.to_numpy(dtype=np.float64)
     blocks = []
     for name in table.columns:
         column = table[name]
-        if column.isna().any():
-            row = int(np.flatnonzero(column.isna())[0]) + 1
-            _refuse(key, f"column “{name}” has no value in record {row}", "add the value, or remove the record")
         if name in categories:
-            blocks.append(column.to_numpy().astype(str)[:, None] == np.array(categories[name], dtype=str))
+            blocks.append(text[name][:, None] == np.array(categories[name], dtype=str))
         elif pd.api.types.is_numeric_dtype(column):
             blocks.append(column.to_numpy(dtype=np.float64)[:, None])
         else:
@@ -291,7 +314,8 @@ def _encoded(table: pd.DataFrame, categories: dict[str, list[str]], key: str) ->
 
 
 def _read_npz(paths: list[Path], config: DataConfig) -> Unscaled:
-    _no_label(config)
+    _no_table(config)
+    _no_indices(config)
     found = [_opened(_arrays, path, key) for path, key in _keys(paths)]
     own_test = "test_x" in found[0]
     if own_test and len(found) == 2:
@@ -304,7 +328,8 @@ def _read_npz(paths: list[Path], config: DataConfig) -> Unscaled:
             what = "x must be numbers of shape (records, features), y labels of shape (records,); so test_x and test_y"
             _refuse("data.file", what)
     names = tuple(f"x{column}" for column in range(pairs[0][0].shape[1]))
-    return _assembled([x for x, _ in pairs], [y for _, y in pairs], names, {})
+    sources = _sources([*paths, paths[0]] if own_test else paths)
+    return _assembled([x for x, _ in pairs], [y for _, y in pairs], names, {}, config.class_names, sources)
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -320,24 +345,34 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         return {name: archive[name] for name in archive.files if name in ("x", "y", "test_x", "test_y")}
 
 
-def _no_label(config: DataConfig) -> None:
+def _no_table(config: DataConfig) -> None:
     if config.label is not None:
         _refuse("data.label", "only CSV and Parquet files have label columns", "remove label")
+    if config.categories is not None:
+        _refuse("data.categories", "only CSV and Parquet files have text columns", "remove categories")
+
+
+def _no_indices(config: DataConfig) -> None:
+    if config.indices is not None:
+        _refuse("data.indices", "only svmlight files have feature indices", "remove indices")
 
 
 def _read_svmlight(paths: list[Path], config: DataConfig) -> Unscaled:
     from sklearn.datasets import load_svmlight_files
 
-    _no_label(config)
+    _no_table(config)
+    stated = config.indices
 
     def read_all(_: Path) -> Any:
-        return load_svmlight_files([str(path) for path in paths])
+        return load_svmlight_files([str(path) for path in paths], zero_based="auto" if stated is None else True)
 
     for path, key in _keys(paths):
         if path.stat().st_size == 0:
             _refuse(key, f"{path.name} is empty")
     found = _opened(read_all, paths[0], "data.file")
     sparse, labels = found[0::2], found[1::2]
+    if stated is not None:
+        sparse = [public.within(x, stated, source) for x, source in zip(sparse, _sources(paths), strict=True)]
     if any(x.shape[0] * x.shape[1] > MOST_VALUES for x in sparse):
         _refuse(
             "data.file",
@@ -345,21 +380,52 @@ def _read_svmlight(paths: list[Path], config: DataConfig) -> Unscaled:
             f"features are stored as dense arrays of at most {MOST_VALUES} values",
         )
     names = tuple(f"x{column}" for column in range(sparse[0].shape[1]))
-    return _assembled([x.toarray() for x in sparse], labels, names, {})
+    return _assembled([x.toarray() for x in sparse], labels, names, {}, config.class_names, _sources(paths))
 
 
 # What all formats share
 
 
 def _assembled(
-    arrays: list[Any], labels: list[NDArray[Any]], names: tuple[str, ...], columns: Mapping[str, NDArray[Any]]
+    arrays: list[Any],
+    labels: list[NDArray[Any]],
+    names: tuple[str, ...],
+    columns: Mapping[str, NDArray[Any]],
+    classes: tuple[str, ...] | None,
+    sources: list[Source],
 ) -> Unscaled:
-    for x, key in zip(arrays, ("data.file", "data.test_file"), strict=False):
-        _check_values(x, names, key)
-    values = _class_values(labels[0], "data.file")
-    y = [_indexed(part, values, key) for part, key in zip(labels, ("data.file", "data.test_file"), strict=False)]
-    raw = Unscaled(arrays[0], y[0], names, tuple(map(_named, values)), columns=columns)
+    """Return the records of one source, or of two, for training and for testing, with their labels as codes.
+
+    Parameters
+    ----------
+    arrays
+        The features per source, shape (records, features).
+    labels
+        The labels per source, shape (records,).
+    names
+        The names of the features.
+    columns
+        The text columns of the training records.
+    classes
+        The stated classes; None: those that occur in the training records.
+    sources
+        The key and the file of each source.
+    """
+    for x, source in zip(arrays, sources, strict=True):
+        _check_values(x, names, source.key)
+    if classes is None:
+        values = _class_values(labels[0], "data.file")
+        classes = tuple(map(public.named, values))
+        y = [_indexed(part, values, source.key) for part, source in zip(labels, sources, strict=True)]
+    else:
+        y = [_stated_codes(part, classes, source) for part, source in zip(labels, sources, strict=True)]
+    raw = Unscaled(arrays[0], y[0], names, classes, columns=columns)
     return replace(raw, test_x=arrays[1], test_y=y[1]) if len(arrays) == 2 else raw
+
+
+def _stated_codes(labels: NDArray[Any], classes: tuple[str, ...], source: Source) -> NDArray[np.int32]:
+    texts = public.texts(_comparable(labels, source.key))
+    return public.codes(texts, classes, "the label", "data.classes", source)
 
 
 def _check_values(x: NDArray[Any], names: tuple[str, ...], key: str) -> None:
@@ -382,7 +448,9 @@ def _class_values(labels: NDArray[Any], key: str) -> NDArray[Any]:
     labels = _comparable(labels, key)
     values = np.unique(labels)
     if len(values) < 2:
-        _refuse(key, f"all records belong to one class ({_named(values[0])})", "at least two classes are required")
+        _refuse(
+            key, f"all records belong to one class ({public.named(values[0])})", "at least two classes are required"
+        )
     if labels.dtype.kind == "f" and not (values == np.rint(values)).all():
         _refuse(
             key,
@@ -410,21 +478,14 @@ def _indexed(labels: NDArray[Any], values: NDArray[Any], key: str) -> NDArray[np
     labels = _comparable(labels, key)
     if (labels.dtype.kind == "U") != (values.dtype.kind == "U") or not np.isin(labels, values).all():
         strange = labels[~np.isin(labels, values)]
-        shown = f": {_named(strange[0])}" if len(strange) else ""
+        shown = f": {public.named(strange[0])}" if len(strange) else ""
         _refuse(key, f"found a label that does not occur in data.file{shown}")
     return np.searchsorted(values, labels).astype(np.int32)
-
-
-def _named(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, np.floating) else str(value)
 
 
 _READERS: dict[str, Callable[[list[Path], DataConfig], Unscaled]] = {
     ".csv": _read_table,
     ".parquet": _read_table,
     ".npz": _read_npz,
-    ".svm": _read_svmlight,
-    ".libsvm": _read_svmlight,
-    ".svmlight": _read_svmlight,
-    ".txt": _read_svmlight,
+    **dict.fromkeys(public.SVMLIGHT, _read_svmlight),
 }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError
 from golfsim.core.memory import available, readable
 from golfsim.core.words import counted
-from golfsim.data import files
+from golfsim.data import files, public
 from golfsim.data.cards import Card, card_of, cards, data_folder
 from golfsim.data.config import DataConfig
 from golfsim.data.fetch import cache_folder, folder_of
@@ -123,6 +123,11 @@ def grouping(config: DataConfig) -> Grouping | None:
     return Grouping.of_card(card) if card and "grouping" in card.details else None
 
 
+def caveat(config: DataConfig, folder: Path) -> str:
+    """Return what was read from the private records before any layer ran, and is not accounted for."""
+    return public.caveat(config, _read(None, config, folder).columns if config.file is not None else ())
+
+
 def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
     """Return the approximate number of training records, features and classes; no test records are held out."""
     card = card_of(config.set) if config.set is not None else None
@@ -166,7 +171,8 @@ def _key(card: Card | None, config: DataConfig, folder: Path) -> Key:
         place = folder_of(card) if card.kind == "fetched" else data_folder()
         return ("card", card.name, str(place), *(_version_of(place / str(file["name"])) for file in card.files))
     files = [folder / name for name in (config.file, config.test_file) if name is not None]
-    return ("file", str(config.label), *(_version_of(file) for file in files))
+    stated = (config.label, config.class_names, config.categories, config.indices)
+    return ("file", repr(stated), *(_version_of(file) for file in files))
 
 
 def _version_of(file: Path) -> str:
@@ -178,7 +184,7 @@ def _version_of(file: Path) -> str:
 
 
 def _from_card(card: Card, config: DataConfig, seed: int, folder: Path) -> tuple[Unscaled, int | float | None]:
-    for name in ("label", "test_file"):
+    for name in ("label", "classes", "categories", "indices", "test_file"):
         if getattr(config, name) is not None:
             raise UserError(f"“{name}” is only for your own file, not for a set with a card", key=f"data.{name}")
     if card.kind == "generated":

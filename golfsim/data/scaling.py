@@ -37,12 +37,6 @@ def span(config: DataConfig) -> tuple[float, float] | None:
     return (-1.0, 1.0) if config.scale else None
 
 
-def caveat(config: DataConfig) -> str:
-    """Return what the scaling reads from the private records without accounting for it."""
-    looked = config.bounds == "train" and "minmax" in config.scale
-    return "the training set's min-max bounds, which are not accounted for" if looked else ""
-
-
 def scaling_steps(config: DataConfig, card: Card | None, raw: Unscaled, train: Indices) -> list[Step]:
     """Return the scaling steps of `[data]`, with their bounds."""
     steps: list[Step] = []

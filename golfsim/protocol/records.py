@@ -84,7 +84,7 @@ class Records(Protocol[C]):
     def guarantee_of(self, epsilon: float, unit: Unit) -> Guarantee:
         """Return the guarantee of a strategy that spends ε on each record (or node) of this layer."""
         if self.caveat:
-            return Guarantee(None, unit, f"as published, ε = {epsilon:g} per {unit} except for {self.caveat}")
+            return Guarantee(None, unit, f"ε = {epsilon:g} per {unit} except for {self.caveat}")
         if unit == "record" and self.copies > 1:
             return Guarantee(
                 epsilon * self.copies, unit, f"{epsilon:g} at each of up to {self.copies} nodes that hold it"

@@ -74,7 +74,7 @@ def _raw(scenario: Scenario, seed: int, data: loading.Dataset, placement: Placem
         seed=seed,
         arrival=scenario.nodes.arrival,
         copies=int(np.bincount(placement.rows).max(initial=1)),
-        caveat=scaling.caveat(scenario.data),
+        caveat=loading.caveat(scenario.data, scenario.folder),
         about=About(data.features, span, loading.grouping(scenario.data)),
     )
 

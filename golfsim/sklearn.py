@@ -6,6 +6,7 @@ import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from golfsim.sim.simulation import Simulation
 Layers = list[dict[str, Any]]
 
 STRATEGIES = ("golf", "data_perturbation", "gradient_perturbation", "regularised_erm", "group_aggregation")
-MODES = {
-    "data_perturbation": ("label+features", "joint", "per-class"),
+MODES = {  # the first mode is the default
+    "data_perturbation": ("per-class", "joint", "label+features"),
     "regularised_erm": ("objective", "output"),
 }
 FITTED = ("regularised_erm", "group_aggregation")  # by an exact solver, not by descent; the noise needs L2 norm 1
@@ -40,6 +41,10 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `fit` places the records on simulated nodes, runs the protocols of the strategy and stores the model of one node.
     The method `scenario` returns what is run. The noise is simulated: it is for research, not for release.
+
+    The guarantee covers what `fit` does with the records, and nothing before it. A scaler, an imputer or a selection of
+    features that is fitted on the same records, for example in a pipeline, is a query on them without noise, and
+    `guarantee_` does not include it. Use `bounds`, or transformations that are fixed without the records.
 
     Parameters
     ----------
@@ -53,8 +58,11 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     bounds : pair of float or of array of shape (n_features,), optional
         The range of the features, known without using the records. Values outside are clipped. None: the range of the
         training records, which is a query without noise; then the guarantee is “not private”.
+    classes : array of shape (n_classes,), optional
+        The possible labels, known without using the records; `fit` refuses any other label. None: the labels of the
+        training records, which is a query without noise; then the guarantee is “not private”.
     mode : str, optional
-        “label+features” (default), “joint” or “per-class” for data_perturbation; “objective” (default) or “output” for
+        “per-class” (default), “joint” or “label+features” for data_perturbation; “objective” (default) or “output” for
         regularised_erm.
     learner : {"pegasos", "logistic", "mean"}
         How a record changes a model, for golf, data_perturbation and gradient_perturbation.
@@ -72,13 +80,13 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     guarantee_ : Guarantee
         The proven guarantee for everything that other nodes have seen, including the model. `guarantee_.epsilon` is
-        None if nothing is proven. The classes and the number of records count as public.
+        None if nothing is proven; then `guarantee_.note` says why. The number of records and features is public.
     coef_ : array of shape (1, n_features_in_ + 1) or (n_classes, n_features_in_ + 1)
         The model: one row for two classes, otherwise one row per class. The last column belongs to a constant feature.
     scenario_ : str
         The scenario that was run, as TOML.
     classes_ : array of shape (n_classes,)
-        The class labels.
+        The class labels, sorted.
     n_features_in_ : int
         The number of features.
     """
@@ -89,6 +97,7 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         epsilon: float | None = None,
         bounds: Any = None,
+        classes: Any = None,
         mode: str | None = None,
         learner: str = "pegasos",
         lam: float | str | None = None,
@@ -99,6 +108,7 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.strategy = strategy
         self.epsilon = epsilon
         self.bounds = bounds
+        self.classes = classes
         self.mode = mode
         self.learner = learner
         self.lam = lam
@@ -118,8 +128,7 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for _ in simulation:
                 pass
         self.coef_ = _model(simulation)
-        found = simulation.layers["model"].guarantee()
-        self.guarantee_ = found if found.released else Guarantee(None, found.unit, "the model has no noise")
+        self.guarantee_ = _guarantee(simulation.layers["model"].guarantee())
         self.scenario_ = simulation.scenario.dump()
         self._scaling = simulation.scaling
         return self
@@ -153,10 +162,20 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _validated(self, X: Any, y: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        if self.classes is None:
+            self.classes_, codes = np.unique(y, return_inverse=True)
+        else:
+            self.classes_ = self._stated_classes()
+            codes = _coded(y, self.classes_)
         if len(self.classes_) < 2:
             raise ValueError(f"all records are of one class, {self.classes_[0]!r}: at least two classes are needed")
         return X, codes
+
+    def _stated_classes(self) -> NDArray[Any]:
+        stated = np.unique(np.asarray(self.classes))
+        if len(stated) < 2:
+            raise ValueError(f"classes: at least two different classes are needed; got {self.classes!r}")
+        return stated
 
     def _tree(self, records: int, features: int) -> dict[str, Any]:
         """Return the scenario for this number of training records and features, without the path of the data."""
@@ -164,13 +183,14 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         length = "clip-l2" if self.strategy in FITTED else "l1"
         bounds = "train" if self.bounds is None else _stated(self.bounds, features)
         rounds = {"golf": self.cycles, "data_perturbation": self.cycles, "group_aggregation": 3}
+        public = {} if self.classes is None else {"classes": list(range(len(self._stated_classes())))}
         number = self._nodes(records)
         evenly = {"number": number, "records": {"kind": "uniform", "min": 1, "max": 1}}
         return {
             "name": f"GossipClassifier: {self.strategy}",
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "cycles": rounds.get(self.strategy, 1),
-            "data": {"scale": ["minmax", "bias", length], "bounds": bounds},
+            "data": {"scale": ["minmax", "bias", length], "bounds": bounds} | public,
             "nodes": {"records": 1} if number == records else evenly,
             "protocol": getattr(self, f"_{self.strategy}")(number),
             "observe": {"every": rounds.get(self.strategy, 1), "nodes": 1},
@@ -197,14 +217,10 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _budget(self) -> float:
         return math.inf if self.epsilon is None else float(self.epsilon)
 
-    @property
-    def _mode(self) -> str:
-        return self.mode or MODES[self.strategy][0]
-
     def _descent(self, use: str, **keys: Any) -> Layers:
-        lam = 1e-4 if self.lam is None else self.lam
-        model = {"name": "model", "use": use, "peers": "peers", "learner": self.learner, "lambda": lam}
-        return [{"name": "peers", "use": "uniform"}, model | keys]
+        lam = {} if self.lam is None else {"lambda": self.lam}
+        model = {"name": "model", "use": use, "peers": "peers", "learner": self.learner}
+        return [{"name": "peers", "use": "uniform"}, model | lam | keys]
 
     def _local(self, **keys: Any) -> dict[str, Any]:
         return {"use": "regularised_erm", "lambda": 0.01 if self.lam is None else self.lam} | keys
@@ -214,15 +230,16 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._descent("golf", records="raw", **noise)
 
     def _data_perturbation(self, number: int) -> Layers:
-        published = {"name": "published", "use": "data_perturbation", "epsilon": self._budget, "mode": self._mode}
-        return [published, *self._descent("golf", records="published")]
+        published = {"name": "published", "use": "data_perturbation", "epsilon": self._budget}
+        mode = {} if self.mode is None else {"mode": self.mode}
+        return [published | mode, *self._descent("golf", records="published")]
 
     def _gradient_perturbation(self, number: int) -> Layers:
         once = {"path": "tour", "hops": "all"}
         return self._descent("gradient_perturbation", records="raw", epsilon=self._budget, **once)
 
     def _regularised_erm(self, number: int) -> Layers:
-        noise = {} if self.epsilon is None else {"noise": self._mode, "epsilon": self._budget}
+        noise = {} if self.epsilon is None else {"noise": self.mode or MODES[self.strategy][0], "epsilon": self._budget}
         return [self._local(name="model", **noise)]
 
     def _group_aggregation(self, number: int) -> Layers:
@@ -237,6 +254,24 @@ def _told() -> Iterator[None]:
         yield
     except UserError as error:
         raise ValueError(str(error)) from error
+
+
+def _coded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return labels as positions in the stated classes; raise an error for any other label."""
+    position = {label: code for code, label in enumerate(classes.tolist())}
+    codes = np.array([position.get(label, -1) for label in y.tolist()], np.int64)
+    if (codes < 0).any():
+        record = int(np.argmax(codes < 0))
+        stated = ", ".join(map(repr, position))
+        raise ValueError(f"classes: y[{record}] is {y.tolist()[record]!r}, but only {stated} are stated")
+    return codes
+
+
+def _guarantee(found: Guarantee) -> Guarantee:
+    """Return the guarantee of a layer as that of its model, with the names of parameters in place of settings."""
+    if not found.released:
+        return Guarantee(None, found.unit, "the model has no noise")
+    return replace(found, note=found.note.replace("data.", ""))
 
 
 def _stated(bounds: Any, features: int) -> Any:

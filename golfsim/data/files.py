@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 100_000  # of a table: each column is processed separately
 LONGEST_HEADER = 1 << 26  # bytes
 MOST_VALUES = 2**31  # records × features that a sparse file may expand to
+MISSING = (  # values that pandas takes as missing by default
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -214,8 +218,7 @@ def _table(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
         table = pd.read_parquet(path)
     else:
         _refuse_wide(path, _header_columns(path))
-        unchanged = dict.fromkeys(as_text, str)
-        table = pd.read_csv(path, skipinitialspace=True, low_memory=False, converters=unchanged)
+        table = _csv(path, set(as_text))
     table.columns = table.columns.astype(str)
     if path.suffix.lower() == ".csv" and len(table.columns) and all(map(_is_number, table.columns)):
         raise UserError(
@@ -223,6 +226,18 @@ def _table(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
             key="data.file",
             hint="add a first line with the names of the columns",
         )
+    return table
+
+
+def _csv(path: Path, as_text: set[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    options: dict[str, Any] = {}
+    if as_text:
+        header = pd.read_csv(path, skipinitialspace=True, nrows=0).columns
+        missing = {name: MISSING for name in header if name not in as_text}
+        options = {"dtype": dict.fromkeys(as_text, str), "keep_default_na": False, "na_values": missing}
+    table: pd.DataFrame = pd.read_csv(path, skipinitialspace=True, low_memory=False, **options)
     return table
 
 

@@ -189,7 +189,7 @@ def test_the_guarantee_says_what_is_true(changes, text):
 def test_bounds_of_the_training_set_are_a_caveat():
     data = {"set": "random", "train": 120, "test": 50, "scale": ["minmax"], "bounds": "train"}
     said = str(simulation(table(data=data)).layer("anonml").guarantee())
-    assert said.startswith("not private: as published, ε = 4 per record except for the training set's min-max bounds")
+    assert said.startswith("not private: ε = 4 per record except for the training set's min-max bounds")
 
 
 FAULTS = [

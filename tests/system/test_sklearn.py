@@ -1,5 +1,6 @@
 """GossipClassifier is a scikit-learn classifier like any other, and says what is proven of it."""
 
+import inspect
 import math
 import pickle
 import re
@@ -21,6 +22,9 @@ from golfsim.scenario import in_memory
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
 from golfsim.sklearn import MODES, STRATEGIES, GossipClassifier
+from protocols.data_perturbation import DataPerturbationConfig
+from protocols.golf import GolfConfig
+from protocols.random_walk import WalkConfig
 
 pytestmark = needs_jit
 
@@ -59,12 +63,17 @@ def test_every_strategy_learns_without_noise(strategy):
     assert str(found.guarantee_).startswith("not private")
 
 
+UNPROVEN = (
+    "not private: ε = 2 per record except for {}, which were read from the private records and are not accounted for "
+    "(if they are public, state {})"
+)
 PRIVATE = [(strategy, mode) for strategy in STRATEGIES for mode in MODES.get(strategy, (None,))]
 
 
 @pytest.mark.parametrize(("strategy", "mode"), PRIVATE)
-def test_with_public_bounds_the_budget_is_proven(strategy, mode):
-    found = GossipClassifier(strategy, epsilon=2.0, mode=mode, bounds=RANGES, random_state=1).fit(*IRIS)
+def test_with_public_bounds_and_classes_the_budget_is_proven(strategy, mode):
+    public = {"bounds": RANGES, "classes": [0, 1, 2]}
+    found = GossipClassifier(strategy, epsilon=2.0, mode=mode, random_state=1, **public).fit(*IRIS)
     assert (found.guarantee_.epsilon, found.guarantee_.unit) == (2.0, "record")
     assert str(found.guarantee_) == "ε = 2 per record, proven"
     without = GossipClassifier(strategy, bounds=RANGES, random_state=1).fit(*IRIS)
@@ -73,9 +82,45 @@ def test_with_public_bounds_the_budget_is_proven(strategy, mode):
 
 @pytest.mark.parametrize(("strategy", "mode"), PRIVATE)
 def test_without_public_bounds_nothing_is_proven(strategy, mode):
-    found = GossipClassifier(strategy, epsilon=2.0, mode=mode, random_state=1).fit(*IRIS)
+    found = GossipClassifier(strategy, epsilon=2.0, mode=mode, classes=[0, 1, 2], random_state=1).fit(*IRIS)
     assert found.guarantee_.epsilon is None
-    assert "min-max bounds, which are not accounted for" in str(found.guarantee_)
+    assert str(found.guarantee_) == UNPROVEN.format("the training set's min-max bounds", "bounds")
+
+
+@pytest.mark.parametrize(("strategy", "mode"), PRIVATE)
+def test_without_public_classes_nothing_is_proven(strategy, mode):
+    found = GossipClassifier(strategy, epsilon=2.0, mode=mode, bounds=RANGES, random_state=1).fit(*IRIS)
+    assert found.guarantee_.epsilon is None
+    assert str(found.guarantee_) == UNPROVEN.format("the classes", "classes")
+    public = GossipClassifier(strategy, epsilon=2.0, mode=mode, bounds=RANGES, classes=[2, 1, 0], random_state=1).fit(
+        *IRIS
+    )
+    assert np.array_equal(found.coef_, public.coef_)
+
+
+def test_one_record_does_not_change_the_form_of_a_model_with_public_classes():
+    x, y = IRIS[0][:100], IRIS[1][:100]
+    other = np.where(np.arange(100) == 7, 2, y)
+    words = np.array(["setosa", "versicolor", "virginica"], dtype=object)
+    public = {"bounds": RANGES, "epsilon": 2.0, "random_state": 1}
+    forms = [GossipClassifier(classes=words, **public).fit(x, words[labels]) for labels in (y, other)]
+    assert [found.coef_.shape for found in forms] == [(3, 5), (3, 5)]
+    assert [found.classes_.tolist() for found in forms] == [words.tolist()] * 2
+    assert {str(found.guarantee_) for found in forms} == {"ε = 2 per record, proven"}
+    read = [GossipClassifier(**public).fit(x, labels) for labels in (y, other)]
+    assert [found.coef_.shape for found in read] == [(1, 5), (3, 5)]
+    assert not any("proven" in str(found.guarantee_) for found in read)
+
+
+def test_defaults_are_those_of_the_protocols():
+    defaults = inspect.signature(GossipClassifier).parameters
+    assert GolfConfig.model_fields["learner"].default == defaults["learner"].default
+    assert WalkConfig.model_fields["learner"].default == defaults["learner"].default
+    assert DataPerturbationConfig.model_fields["mode"].default == MODES["data_perturbation"][0]
+    for strategy in ("golf", "data_perturbation", "gradient_perturbation"):
+        layers = {table["name"]: table for table in GossipClassifier(strategy)._tree(20, 3)["protocol"]}
+        assert not {"lambda", "mode"} & set(layers["model"])
+        assert "mode" not in layers.get("published", {})
 
 
 def test_what_lies_outside_public_bounds_is_clipped():
@@ -146,8 +191,8 @@ def test_the_scenario_can_be_run_by_itself(strategy, tmp_path, monkeypatch):
 
 
 def test_the_scenario_that_was_run_is_kept():
-    found = GossipClassifier("data_perturbation", epsilon=5.0, random_state=1).fit(*IRIS)
-    assert 'mode = "label+features"' in found.scenario_
+    found = GossipClassifier("data_perturbation", epsilon=5.0, mode="joint", random_state=1).fit(*IRIS)
+    assert 'mode = "joint"' in found.scenario_
     assert 'bounds = "train"' in found.scenario_
 
 
@@ -164,6 +209,9 @@ def test_the_scenario_that_was_run_is_kept():
         ({"cycles": 0}, "cycles: expected at least 1"),
         ({"records_per_node": 0}, "records_per_node must be at least 1"),
         ({"lam": "published-cv"}, "published"),
+        ({"classes": [0, 1]}, "classes: y[100] is 2, but only 0, 1 are stated"),
+        ({"classes": [1]}, "classes: at least two different classes are needed; got [1]"),
+        ({"classes": []}, "classes: at least two different classes are needed; got []"),
     ],
 )
 def test_a_wrong_parameter_is_told_as_scikit_learn_does(parameters, message):

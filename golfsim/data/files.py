@@ -187,6 +187,8 @@ def _read_table(paths: list[Path], config: DataConfig) -> Unscaled:
     categories = _categories(tables[0]) if stated is None else stated
     arrays, columns = [], []
     for table, source in zip(tables, _sources(paths), strict=True):
+        if table.empty:
+            _refuse(source.key, "there are no records")
         _check_missing(table, source.key)
         text = {name: public.texts(table[name].to_numpy()) for name in categories}
         if stated is not None:
@@ -285,12 +287,10 @@ def _label_of(table: pd.DataFrame, label: str | None) -> str:
 
 def _categories(table: pd.DataFrame) -> dict[str, list[str]]:
     """Return the values, in sorted order, of each column that is not numeric."""
-    import pandas as pd
-
     found = {}
     for name in table.columns:
         column = table[name]
-        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+        if public.has_numbers(column):
             continue
         if not all(isinstance(value, str) for value in column.dropna().unique()):
             _refuse("data.file", f"column “{name}” is neither numbers nor text", "convert it to numbers, or remove it")

@@ -118,12 +118,17 @@ def check_categories(
         codes(values, stated[name], f"column “{name}”", f"data.categories.{name}", source)
 
 
-def check_numbers(table: pd.DataFrame, source: Source) -> None:
-    """Raise an error for a text in a column for which no categories are stated."""
+def has_numbers(column: pd.Series) -> bool:
+    """Return whether a column has real numbers only."""
     import pandas as pd
 
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
+
+
+def check_numbers(table: pd.DataFrame, source: Source) -> None:
+    """Raise an error for a text in a column for which no categories are stated."""
     for name in table.columns:
-        if not pd.api.types.is_numeric_dtype(table[name]):
+        if not has_numbers(table[name]):
             values = table[name].to_numpy()
             record = next((row for row, value in enumerate(values) if not _is_number(value)), 0)
             raise source.refuse(

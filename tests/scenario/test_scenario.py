@@ -106,7 +106,7 @@ ONE_MISTAKE = {
     ),
     "a key like no other": (
         below('set = "random"', "zzz = 1"),
-        "s.toml:7: data.zzz: unknown key\n    valid: set, file, label, test_file, split, train, test, test_seed, folds",
+        "s.toml:7: data.zzz: unknown key\n    valid: set, file, label, classes, categories, indices, test_file, split",
     ),
     "a misspelt key of a layer, on which another layer depends": (
         changed(("view = 20", "vieww = 20")),

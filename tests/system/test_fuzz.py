@@ -171,8 +171,9 @@ VALUES = st.sampled_from(
     names=st.lists(st.text(max_size=5) | st.just("x" * 3000), min_size=3, max_size=3),
     scale=st.sampled_from([[], ["l1"], ["l2"], ["clip-l2"], ["minmax"], ["minmax", "l1", "bias"]]),
     suffix=st.sampled_from(["csv", "parquet", "npz"]),
+    stated=st.sampled_from([0, 1, 2]),
 )
-def test_a_table_of_strange_values_is_learned_from_or_refused(rows, names, scale, suffix, tmp_path_factory):
+def test_a_table_of_strange_values_is_learned_from_or_refused(rows, names, scale, suffix, stated, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz", numbered=True)
     file = folder / f"d.{suffix}"
     if suffix == "npz":
@@ -186,7 +187,9 @@ def test_a_table_of_strange_values_is_learned_from_or_refused(rows, names, scale
         except Exception:  # what pandas cannot write nobody can give us
             shutil.rmtree(folder)
             return
-    tree = learning_from(file.name, scale=scale, bounds="train", test=1)
+    values = ["0", "1", "-1", "0.5", "a", "", "nan", "None"]
+    public = {"classes": values, "categories": dict.fromkeys(names[:stated], values)} if stated else {}
+    tree = learning_from(file.name, scale=scale, bounds="train", test=1, **public)
     error = outcome_of(lambda: tried(Scenario.of(tree, folder)))
     assert error is None or "data" in str(error) or "nodes" in str(error) or "subject" in str(error), error
     shutil.rmtree(folder)

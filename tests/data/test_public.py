@@ -314,7 +314,7 @@ def test_a_data_frame_can_have_stated_values() -> None:
 
 @needs_jit
 @pytest.mark.parametrize("name", ["golf", "data_perturbation", "gradient_perturbation", "regularised_erm"])
-def test_a_class_without_records_can_be_learned_beside_the_others(tmp_path: Path, name: str) -> None:
+def test_a_stated_class_may_have_no_records(tmp_path: Path, name: str) -> None:
     stated = {"classes": ["no", "perhaps", "yes"], "categories": STATED["categories"]}
     data = {"file": people(tmp_path / "a.csv"), "test": 4, "scale": ["minmax", "l1"], "bounds": [0, 1]} | stated
     tree = contract_tree(ENTRIES[name], cycles=3) | {"data": data, "nodes": {"records": 1}}

@@ -24,6 +24,7 @@ from golfsim.cli import (
     results_commands,
     run_commands,
     scenario_commands,
+    share_commands,
 )
 from golfsim.core.errors import UserError
 
@@ -37,6 +38,8 @@ data_app = typer.Typer(help="Manage data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 new_app = typer.Typer(help="Create a protocol or a scenario of your own, with its test.", no_args_is_help=True)
 app.add_typer(new_app, name="new")
+export_app = typer.Typer(help="Copy complete runs to an experiment tracker.", no_args_is_help=True)
+app.add_typer(export_app, name="export")
 
 
 def _version(asked: bool) -> None:
@@ -59,6 +62,7 @@ for command in (
     results_commands.compare,
     results_commands.report,
     results_commands.reproduce,
+    share_commands.pack,
     scenario_commands.check,
     scenario_commands.describe,
     export_commands.export_overlay,
@@ -73,6 +77,8 @@ app.command()(measure_commands.bench)
 data_app.command()(create_commands.fetch)
 new_app.command(name="protocol")(create_commands.new_protocol)
 new_app.command(name="scenario")(create_commands.new_scenario)
+for tracker in (share_commands.mlflow, share_commands.wandb, share_commands.tensorboard):
+    export_app.command()(tracker)
 
 
 def main() -> None:

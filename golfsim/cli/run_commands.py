@@ -139,9 +139,24 @@ def status(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare the files of complete runs with their checksums.")
     ] = False,
+    same: Annotated[
+        Path | None,
+        typer.Option(metavar="OTHER", help="Compare all rows with those of another folder; end with 1 if they differ."),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Show which runs are complete, running, failed or missing."""
+    if same is not None:
+        return _compare_rows(folder, same, json_)
     from golfsim.runs import status
 
     show(status.of(folder, verify), json_, lambda found: status.text(folder, found))
+
+
+def _compare_rows(one: Path, other: Path, json_: bool) -> None:
+    from golfsim.runs import same
+
+    runs, found = same.differences(one, other)
+    show({"runs": runs, "differences": found}, json_, lambda _: same.text(one, other, runs, found))
+    if found:
+        raise typer.Exit(1)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from golfsim._version import __version__
 from golfsim.share.readme import Content
@@ -27,25 +28,26 @@ def ro_crate(content: Content, sizes: Mapping[str, int], authors: Iterable[str],
     date = max(str(run.about.get("written", ""))[:10] for run in content.results.runs)
     scenario = content.experiment.place_of_scenario
     results = sorted(path for path in sizes if path.startswith("results/"))
-    root = {
+    terms = f"https://spdx.org/licenses/{licence}" if licence else "LICENSE"
+    root: Entity = {
         "@id": "./",
         "@type": "Dataset",
         "name": content.title,
         "description": f"The scenario and the results of simulations of gossip protocols: {content.title}",
         "datePublished": date,
-        "license": {"@id": f"https://spdx.org/licenses/{licence}" if licence else "LICENSE"},
-        "hasPart": _ids(sorted(sizes)),
-        "mainEntity": {"@id": scenario},
+        "license": {"@id": terms},
+        "hasPart": _ids(map(_uri, sorted(sizes))),
+        "mainEntity": {"@id": _uri(scenario)},
         "mentions": {"@id": "#runs"},
-    }
+    } | ({"author": _ids(str(person["@id"]) for person in people)} if people else {})
     made = {
         "@id": "#runs",
         "@type": "CreateAction",
         "name": f"golfsim run {scenario}",
         "endTime": max(str(run.about.get("written", "")) for run in content.results.runs),
         "instrument": {"@id": "#golfsim"},
-        "object": {"@id": scenario},
-        "result": _ids(results),
+        "object": {"@id": _uri(scenario)},
+        "result": _ids(map(_uri, results)),
     }
     software = {
         "@id": "#golfsim",
@@ -59,15 +61,8 @@ def ro_crate(content: Content, sizes: Mapping[str, int], authors: Iterable[str],
         "about": {"@id": "./"},
         "conformsTo": {"@id": PROFILE},
     }
-    spdx = [{"@id": root["license"]["@id"], "@type": "CreativeWork", "name": licence}] if licence else []  # type: ignore[index]
-    graph = [
-        about,
-        root | ({"author": _ids(p["@id"] for p in people)} if people else {}),
-        made,
-        software,
-        *spdx,
-        *people,
-    ]
+    spdx = [{"@id": terms, "@type": "CreativeWork", "name": licence}] if licence else []
+    graph = [about, root, made, software, *spdx, *people]
     graph += [_file(path, size) for path, size in sorted(sizes.items())]
     return json.dumps({"@context": f"{PROFILE}/context", "@graph": graph}, indent=2, ensure_ascii=False) + "\n"
 
@@ -76,9 +71,14 @@ def _ids(names: Iterable[str]) -> list[Entity]:
     return [{"@id": name} for name in names]
 
 
+def _uri(path: str) -> str:
+    """Return the path of a file as a relative URI."""
+    return quote(path, safe="/=,+")
+
+
 def _file(path: str, size: int) -> Entity:
     kind = FORMATS.get(Path(path).suffix)
-    found = {"@id": path, "@type": "File", "name": Path(path).name, "contentSize": str(size)}
+    found = {"@id": _uri(path), "@type": "File", "name": Path(path).name, "contentSize": str(size)}
     return found | ({"encodingFormat": kind} if kind else {})
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from golfsim.core.errors import UserError
 from golfsim.core.paths import INDEX, scenario_file
 from golfsim.core.provenance import code_version
-from golfsim.core.words import counted
 from golfsim.runs import status
 from golfsim.runs.logs import about
 from golfsim.runs.store import Entry, Planned, Store, plan
@@ -173,7 +172,7 @@ def _other_scenario(asked: Asked, scenario: Scenario, missing: int, total: int) 
         what = f"the runs in {asked.results} were made by golfsim {made}; this is golfsim {code_version()}"
         return UserError(what, hint="install that version, or run the scenario again with this one")
     return UserError(
-        f"{scenario.file} does not make the runs in {asked.results}: {missing} of {counted(total, 'run')} differ",
+        f"{scenario.file} does not make the runs in {asked.results}: different runs: {missing} of {total}",
         hint="repeat the --set options of the run, or name the file with --scenario; "
         "if the scenario, the data or a file that it names has changed, run it again",
     )

@@ -6,6 +6,7 @@ Records, checkpoints and caches are never packed: only files of the kinds below 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 import zipfile
@@ -44,6 +45,8 @@ class Terms:
 
 def write(asked: Asked, out: Path, terms: Terms) -> int:
     """Write the zip file and return the number of its files. The same content gives the same bytes."""
+    if terms.licence is not None and not re.fullmatch(r"[A-Za-z0-9.+-]+", terms.licence):
+        raise UserError(f"--license: expected an SPDX identifier, e.g. CC-BY-4.0; got “{terms.licence}”")
     experiment = find(asked)
     with tempfile.TemporaryDirectory() as aside:
         stage = Path(aside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from pathlib import Path
 from typing import Any
 
 from golfsim.core.errors import UserError
@@ -21,11 +22,17 @@ def export(group: Group, uri: str) -> Sent:
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
-        return _export(tracking.MlflowClient(uri), group)
+        return _export(tracking.MlflowClient(_absolute(uri)), group)
     except (errors.MlflowException, ImportError) as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
         hint = 'pip install "golfsim[mlflow]"' if isinstance(error, ImportError) else "check the address after --uri"
         raise UserError(f"MLflow at {uri}: {why}", hint=hint, docs="reports") from None
+
+
+def _absolute(uri: str) -> str:
+    """Return the address of a database file with its full path: MLflow would remember the first working folder."""
+    file = re.fullmatch(r"sqlite:///([^/].*)", uri)
+    return f"sqlite:///{Path(file[1]).absolute()}" if file else uri
 
 
 def _export(client: Any, group: Group) -> Sent:

@@ -77,7 +77,8 @@ def _stage(experiment: Experiment, stage: Path, terms: Terms) -> None:
     if terms.wheel is not None:
         _check_wheel(terms.wheel)
         _copy(terms.wheel, stage / "wheels" / terms.wheel.name)
-    content = readme.Content(experiment, found, packages, _parts(experiment), _bytes(stage), terms.wheel is not None)
+    parts = _parts(experiment, terms)
+    content = readme.Content(experiment, found, packages, parts, _bytes(stage), terms.wheel is not None)
     _of_repository(experiment, "CITATION.cff", stage, lambda: crate.citation(content, terms.authors, terms.licence))
     _of_repository(experiment, "LICENSE", stage, lambda: crate.licence_note(content, terms.licence))
     (stage / "README.md").write_text(readme.text(content), encoding="utf-8")
@@ -124,13 +125,14 @@ def _packages(experiment: Experiment, found: results.Results) -> dict[str, Distr
     return packages
 
 
-def _parts(experiment: Experiment) -> list[tuple[str, str]]:
+def _parts(experiment: Experiment, terms: Terms) -> list[tuple[str, str]]:
     own = "the scenario, and the files that it names" if len(experiment.files) > 1 else "the scenario"
     return [
         (experiment.place_of_scenario, own),
         ("results/", "logs (`log.parquet`), the scenario of each run with explicit defaults, `run.json` and figures"),
         (PAGE, "figures, tables, guarantees and provenance; opens in a browser"),
         ("requirements.lock", "the packages with their versions"),
+        *([(f"wheels/{terms.wheel.name}", "golfsim itself")] if terms.wheel else []),
         ("CITATION.cff", "how to cite"),
         ("LICENSE", "licences"),
         (crate.METADATA, "a description of all files (RO-Crate 1.1)"),

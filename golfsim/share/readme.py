@@ -167,7 +167,8 @@ def _commands(content: Content) -> list[str]:
 def _data(content: Content) -> list[str]:
     lines = [line for card in content.cards for line in _of_card(card)]
     lines += [line for path in content.experiment.data for line in _of_file(content.experiment, path)]
-    return ["## Data", "Records are not part of this folder.", "\n".join(lines)] if lines else []
+    public = ", except the public sets that the wheel of golfsim contains" if content.wheel else ""
+    return ["## Data", f"Records are not part of this folder{public}.", "\n".join(lines)] if lines else []
 
 
 def _of_card(card: Card) -> Iterable[str]:

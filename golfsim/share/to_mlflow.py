@@ -25,7 +25,8 @@ def export(group: Group, uri: str) -> Sent:
         return _export(tracking.MlflowClient(_absolute(uri)), group)
     except (errors.MlflowException, ImportError) as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
-        hint = 'pip install "golfsim[mlflow]"' if isinstance(error, ImportError) else "check the address after --uri"
+        missing = 'install this package; for files of SQLite: pip install "golfsim[mlflow]"'
+        hint = missing if isinstance(error, ImportError) else "check the address after --uri"
         raise UserError(f"MLflow at {uri}: {why}", hint=hint, docs="reports") from None
 
 

@@ -13,7 +13,11 @@ import pytest
 import tomlkit
 from helpers import AVERAGING, HERE, command, learning_tree, tree
 
+import golfsim
+from golfsim.core.files import checksum
+from golfsim.core.provenance import ROOTS
 from golfsim.runs import same
+from golfsim.scenario.model import Scenario
 
 UNIFORM = {"name": "peers", "use": "uniform"}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -130,9 +134,6 @@ def test_changes_of_the_command_line_are_part_of_the_commands(golfsim_, tmp_path
 
 
 def test_the_scenario_of_a_run_serves_where_there_was_no_file(golfsim_, tmp_path):
-    import golfsim
-    from golfsim.scenario.model import Scenario
-
     golfsim.run(Scenario.of(tree(UNIFORM, nodes=5, cycles=2)), tmp_path / "r")
     code, _, err = golfsim_("pack", "r")
     assert code == 2
@@ -187,8 +188,6 @@ def test_records_of_the_user_are_described_but_not_packed(golfsim_, tmp_path):
     content = b"".join(path.read_bytes() for path in (tmp_path / "new").rglob("*") if path.is_file())
     assert lines[0].encode() not in content
     readme = (tmp_path / "new/README.md").read_text(encoding="utf-8")
-    from golfsim.core.files import checksum
-
     assert "store it as `scenario/people.csv`" in readme
     assert checksum(tmp_path / "people.csv") in readme
 
@@ -197,8 +196,6 @@ def test_the_readme_has_claims_needs_and_data(golfsim_, private, tmp_path):
     golfsim_("pack", private)
     unpacked("private.zip", tmp_path / "new")
     readme = (tmp_path / "new/README.md").read_text(encoding="utf-8")
-    import golfsim
-
     frame = golfsim.load(private)
     last = frame[(frame["metric"] == "accuracy.mean") & (frame["cycle"] == 3) & (frame["published.epsilon"] == 10)]
     (row,) = [line for line in readme.splitlines() if line.startswith("| 10 | learning |")]
@@ -383,3 +380,20 @@ def test_rows_of_nodes_and_links_are_compared_too(golfsim_, tmp_path):
     written(tmp_path / "b.toml", base | {"observe": base["observe"] | {"follow": 4}})
     golfsim_("run", "b.toml")
     assert "nodes: " in golfsim_("status", "results/a", "--same", "results/b")[1]
+
+
+def wheel_of(path, change=b""):
+    """A wheel with the sources of golfsim, which were perhaps changed."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for root in ROOTS:
+            for file in root.rglob("*.py"):
+                archive.writestr(str(file.relative_to(root.parent)), file.read_bytes() + change)
+    return path
+
+
+def test_a_wheel_of_these_sources_is_packed_and_no_other(golfsim_, private, tmp_path):
+    good = wheel_of(tmp_path / f"golfsim-{golfsim.__version__}-py3-none-any.whl")
+    assert golfsim_("pack", private, "--wheel", good)[0] == 0
+    assert f"wheels/{good.name}" in unpacked("private.zip", tmp_path / "new")
+    assert ["pip", "install", "--find-links", "wheels", "-r", "requirements.lock"] in commands(tmp_path / "new")
+    assert "its sources differ" in refused(golfsim_("pack", private, "--wheel", wheel_of(good, b"\n# other\n")))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +115,7 @@ class Exported:
         """When it began and when its results were written, in seconds of Unix time."""
         end = time.time()
         with suppress(ValueError):
-            end = time.mktime(time.strptime(str(self.run.about.get("written", ""))[:19], "%Y-%m-%dT%H:%M:%S"))
+            end = datetime.strptime(str(self.run.about.get("written")), "%Y-%m-%dT%H:%M:%S%z").timestamp()
         return end - seconds_of(self.run), end
 
 

@@ -75,6 +75,13 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
     assert list(run.metrics()) == [(2, {METRIC: 0.5})]
 
 
+def test_times_are_those_of_the_run_in_any_time_zone(tmp_path):
+    about = {"hash": "0123456789", "status": "finished", "written": "1970-01-01T02:00:00+0100"}
+    Log(1, 1).write(tmp_path / "r", 'name = "a test"\n', about | {"times": {"setup_s": 2.0, "cycles_s": 598.0}})
+    (run,) = exported.of(tmp_path / "r").runs
+    assert run.times == (3000.0, 3600.0)
+
+
 def test_the_note_of_generated_data_is_exported(tmp_path):
     tree = learning_tree(UNIFORM, GOLF | {"records": "raw"}, cycles=1, data={"set": "mooc", "scale": ["minmax"]})
     golfsim.run(Scenario.of(tree), tmp_path / "r")

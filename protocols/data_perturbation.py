@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim.core.kernels import kernel, leaf
+from golfsim.core.memory import size_of
 from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
 from golfsim.learning.updates import L1, NORMS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 PER_CLASS, JOINT, LABEL_FEATURES = range(3)
+PER_RECORD = 36  # bytes: scale, probability of a true label, visits, label, and numbers while records are published
 MODES = {"per-class": PER_CLASS, "joint": JOINT, "label+features": LABEL_FEATURES}
 
 
@@ -222,6 +224,12 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         self.ledger = Ledger(UniformSchedule(kind="uniform", visits=1), config.epsilon, rows.label.size)
         self._noise_key = self.key("noise")
         self._plan(rows)
+
+    def memory(self, world: World) -> int:
+        """Return the bytes of the published records, and of noise scales, labels and ledger per record."""
+        rows, slices = self.config.records.rows, self.models if self.config.mode != "label+features" else 1
+        records, features = rows.x.shape
+        return size_of((np.float32, records * slices, features), (PER_RECORD, records), (np.int64, 2, world.nodes))
 
     def _plan(self, rows: Rows) -> None:
         """Compute the scale of the noise and the probability of a true label, for each record."""

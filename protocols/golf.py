@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 ALGORITHM1, RW, MU, UM = range(4)
+TURN = 40  # bytes per node: receivers, what arrives, and the order of deliveries
 VARIANTS = {"algorithm1": ALGORITHM1, "rw": RW, "mu": MU, "um": UM}
 MEAN, MEDIAN, TRIMMED = range(3)
 MERGES = {"mean": MEAN, "median": MEDIAN, "trimmed-mean": TRIMMED}
@@ -533,6 +534,14 @@ class Golf(Descent[GolfConfig]):
         usual = config.variant == "algorithm1" and not config.cache and config.clip is None and config.epsilon is None
         self._plain = usual and int(config.records.capacity().max(initial=0)) <= 1
 
+    def memory(self, world: World) -> int:
+        """Return the bytes of the models: current, last received, cached and in transit."""
+        config, one, nodes = self.config, self.size_of_models(1), world.nodes
+        stored = nodes * (1 + (config.variant in ("mu", "um")) + config.cache) + world.tampering.keeps_old().size
+        units = config.records.rows.label.size if config.unit == "record" else nodes
+        budget = 4 * units if config.epsilon is not None else 0
+        return stored * one + Mailbox.memory(world, one) + nodes * TURN + budget
+
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Set the models of these nodes to zero, including the last received one and the cache."""
         for array in (self.w, self.age, self.last, self.last_age, self.cache):
@@ -614,6 +623,15 @@ class Golf(Descent[GolfConfig]):
     def others(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> dict[str, NDArray[np.int32]]:
         """Return the classes by the vote of the cached models, if there is a cache."""
         return {"voted": self._voted(nodes, x)} if self.config.cache else {}
+
+    def memory_of_scores(self, nodes: int, records: int) -> int:
+        """Return the bytes of a copy of the models, and of the votes of cached models."""
+        votes = 18 * max(self.config.records.models, 2) if self.config.cache else 0
+        return super().memory_of_scores(nodes, records) + votes * records * nodes
+
+    def answers(self) -> int:
+        """Return one score per linear model, and a vote."""
+        return super().answers() + (self.config.cache > 0)
 
     def _voted(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.int32]:
         """Return the majority class; a tie goes to class 1 of two, otherwise to the lowest class."""

@@ -49,6 +49,11 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         self.ledger = Ledger(config.schedule, config.epsilon, units)
         self._noise = Noise(True, NORMS[config.norm], config.unit == "record", self.key("noise"))
 
+    def memory(self, world: World) -> int:
+        """Return the bytes of the walks and of the ledger."""
+        units = self.config.records.rows.label.size if self.config.unit == "record" else world.nodes
+        return super().memory(world) + 4 * units
+
     def _privacy(self) -> tuple[Noise, Budget]:
         return self._noise, self.ledger.budget
 

@@ -339,6 +339,10 @@ class Newscast(ViewOverlay[ViewConfig]):
                 self, world, each=2, carried=self.views, stamp=np.empty(0, np.int32), answer=np.empty(0, np.bool_)
             )
 
+    def memory(self, world: World) -> int:
+        """Return the bytes of the views and of the mailbox."""
+        return super().memory(world) + Mailbox.memory(world, 8 * self.config.view + 5, each=2)
+
     def _time_of_contacts(self, world: World) -> int:
         return world.cycle - 1
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel, leaf
+from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.rng import below, draw
 from golfsim.core.simd import prefetch
@@ -253,6 +254,12 @@ class Walk(Descent[C]):
         self._hops = world.nodes if self.config.hops == "all" else self.config.hops
         self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
         self._no_budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
+
+    def memory(self, world: World) -> int:
+        """Return the bytes of the models, the tokens and their paths."""
+        walkers, hops = self.config.walkers, world.nodes if self.config.hops == "all" else self.config.hops
+        paths = size_of((40, walkers), (np.int32, walkers, hops), (np.int32, 4, world.nodes))
+        return self.size_of_models(walkers) + paths
 
     def _privacy(self) -> tuple[Noise, Budget]:
         """Return no noise and an empty budget."""

@@ -17,6 +17,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.core.maths import log_of
+from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.threads import over_ranges
 from golfsim.learning import erm
@@ -40,6 +41,7 @@ PULL = 8  # the number of records times λ in an audit: then one record cannot m
 LARGEST_CROWD = 2000
 EFFORT = 4  # a record moves a logistic model less than its sensitivity, which is therefore harder to see
 TRIALS = 1 << 30  # fits with this number and above are trials to choose λ; their noise is drawn separately
+FITTED = 2  # models per node in the cycle that fits them: the layer's, and the fits
 Nodes = NDArray[np.int32]
 
 
@@ -267,6 +269,13 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         private = units if config.lam == "private" else 0
         self.lambda_ledger = Ledger(UniformSchedule(kind="uniform", visits=1), config.lambda_epsilon or 0.0, private)
 
+    def memory(self, world: World) -> int:
+        """Return the bytes of the models, of the fits of all nodes at once, and of the ledger."""
+        records, nodes = self.config.records, world.nodes
+        model = size_of((np.float64, records.models, records.features))
+        perturbed = model if self.config.noise == "objective" else 0
+        return nodes * (FITTED * model + perturbed + 80) + 40 * records.rows.label.size
+
     def start(self, world: World, nodes: Nodes) -> None:
         """Delete the models of these nodes. The spent budget stays."""
         self.w[nodes] = self.lam[nodes] = self.first[nodes] = self.stop[nodes] = 0
@@ -480,6 +489,15 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         """Return the online nodes that have a model."""
         holders = super().holders(world)
         return holders[self.lam[holders] > 0]
+
+    def memory_of_scores(self, nodes: int, records: int) -> int:
+        """Return the bytes of a copy of the models in both precisions, and of one byte per score."""
+        of = self.config.records
+        return size_of((12, nodes, of.models, of.features), (1, records, nodes, of.models))
+
+    def answers(self) -> int:
+        """Return one score per linear model."""
+        return self.config.records.models
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the scores of all models, by one matrix product."""

@@ -12,11 +12,12 @@ from pydantic import Field, model_validator
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel
+from golfsim.core.memory import available, extrapolated, limited, readable, traced
 from golfsim.core.paths import unreadable
 from golfsim.core.rng import below, draw, item
 from golfsim.core.settings import FileName
 from golfsim.core.words import counted
-from golfsim.data.graphs import read_adjacency
+from golfsim.data.graphs import most_edges, read_adjacency
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from golfsim.network.world import World
+
+
+EDGE = 66  # bytes per edge while edges are sorted: several copies of two numbers
+NETWORKX_EDGE = 600  # bytes
+LEAST_ROOM = 1 << 28  # bytes for any graph: libraries that a generator loads, and threads
+FEW = 500  # nodes of the smallest graph that is measured
 
 
 @kernel
@@ -129,6 +136,27 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             edges = self._labelled_edges(world)
         self._start, self._neighbour = _rows(edges, world.nodes)
 
+    def memory(self, world: World) -> int:
+        """Return the bytes of the edges while they are sorted; those of a generator are measured with fewer nodes."""
+        config = self.config
+        if config.neighbours is not None:
+            return EDGE * world.nodes * config.neighbours
+        if config.file is not None:
+            return EDGE * (1 if config.directed else 2) * most_edges(self._folder / config.file)
+        if "n" in config.arguments or "n" not in _arguments(self._generator()):
+            return self._peak(world.nodes)
+        return extrapolated(self._peak, min(FEW, max(1, world.nodes // 8)), world.nodes)
+
+    def most_links(self, world: World) -> int:
+        """Return the number of edges; for a generator, an upper bound from its memory."""
+        return (self.memory(world) or 0) // EDGE
+
+    def _peak(self, nodes: int) -> int:
+        """Return the largest number of bytes that a graph of the generator needs until its edges are sorted."""
+        with traced() as peak:
+            _rows(self._generate(nodes)[0], nodes)
+        return peak()
+
     def choose(
         self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
     ) -> NDArray[np.int32]:
@@ -188,13 +216,14 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
     def _generate(self, nodes: int) -> tuple[NDArray[np.int64], bool]:
         import networkx as nx
 
-        name = self.config.generator or ""
-        generator = getattr(nx, name, None)
-        if not callable(generator) or not name.endswith("_graph"):
-            names = [n for n in dir(nx) if n.endswith("_graph")]
-            raise self._wrong("generator", f"networkx has no generator “{name}”", nearest(name, names))
+        name, generator = self.config.generator, self._generator()
+        most = min(available(), LEAST_ROOM + nodes**2 * NETWORKX_EDGE)  # no graph of these nodes needs more
         try:
-            graph = _call(generator, nodes, int(self.key("graph")) % 2**32, self.config.arguments)
+            with limited(most):
+                graph = _call(generator, nodes, int(self.key("graph")) % 2**32, self.config.arguments)
+        except MemoryError:
+            what = f"the graph of networkx.{name} needs more than {readable(most)} of memory"
+            raise self._wrong("arguments", what, f"choose arguments that give a graph of {nodes} nodes") from None
         except Exception as error:  # of the generator, for arguments that it does not expect
             what = f"networkx.{name}: {type(error).__name__}: {error}"
             raise self._wrong("arguments", what) from None
@@ -207,17 +236,31 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         edges = [(number[a], number[b]) for a, b in graph.edges()]
         return np.array(edges, np.int64).reshape(-1, 2), graph.is_directed()
 
+    def _generator(self) -> Any:
+        import networkx as nx
+
+        name = self.config.generator or ""
+        generator = getattr(nx, name, None)
+        if not callable(generator) or not name.endswith("_graph"):
+            names = [n for n in dir(nx) if n.endswith("_graph")]
+            raise self._wrong("generator", f"networkx has no generator “{name}”", nearest(name, names))
+        return generator
+
     def _wrong(self, key: str, what: str, hint: str | None = None) -> UserError:
         return UserError(what, key=f"{self.name}.{key}", hint=hint)
 
 
 def _call(generator: Any, nodes: int, seed: int, arguments: dict[str, Any]) -> Any:
     """Call a generator; pass the number of nodes and a seed if it has these arguments and they are not given."""
-    import inspect
-
-    takes = inspect.signature(generator).parameters
+    takes = _arguments(generator)
     implied = {"n": nodes, "seed": seed}
     return generator(**{name: value for name, value in implied.items() if name in takes} | arguments)
+
+
+def _arguments(generator: Any) -> Any:
+    import inspect
+
+    return inspect.signature(generator).parameters
 
 
 def _rows(edges: NDArray[np.int64], nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -20,6 +20,10 @@ class Uniform(Overlay[LayerConfig]):
     Config = LayerConfig
     accepts = frozenset({"loss", "delay", "partition"})
 
+    def memory(self, world: World) -> int:
+        """Return the bytes of one peer per node."""
+        return 4 * world.nodes
+
     def choose(
         self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
     ) -> NDArray[np.int32]:

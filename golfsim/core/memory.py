@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 CGROUP = Path("/sys/fs/cgroup")
+GROUPS = Path("/proc/self/cgroup")
+STRAIGHT, STEEPEST = 2.4, 4.4  # growth from two to four nodes over that from one to two: 2 for a line, 4 for a parabola
+SAME = 0.3  # relative difference up to which two curvatures count as equal
+CLOSER = 4  # this many times more nodes are tried before a run is refused
+UNLIMITED = 1 << 60  # bytes; version 1 of control groups reports about 2⁶³ where there is no limit
+
+
+def size_of(*arrays: tuple[Any, ...]) -> int:
+    """Return the bytes of arrays, each given as (type, length, length, …): ``size_of((np.float32, nodes, features))``.
+
+    A type may also be a number of bytes.
+    """
+    import numpy as np
+
+    return sum((of if isinstance(of, int) else np.dtype(of).itemsize) * math.prod(shape) for of, *shape in arrays)
+
+
+@contextmanager
+def limited(size: int) -> Iterator[None]:
+    """Let this process allocate this many bytes more within the block; beyond, it raises a MemoryError.
+
+    On systems without such a limit, the block runs without one.
+    """
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    most = [here + size] + [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(most), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def available() -> int:
@@ -30,12 +70,80 @@ def _left_by_limits() -> list[int]:
 
 
 def _left_by_cgroup() -> list[int]:
-    """Return the bytes that the control group of this process (a container or a service) still allows."""
-    with suppress(OSError, ValueError):
-        group = Path("/proc/self/cgroup").read_text().split("::", 1)[1].split("\n")[0].strip("/")
-        folder = CGROUP / group if (CGROUP / group / "memory.max").exists() else CGROUP
-        return [int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())]
-    return []
+    """Return the bytes that the control groups of this process (a container or a service) still allow.
+
+    Both versions of control groups count, and the groups above that of this process, down to the top.
+    """
+    found: list[int] = []
+    with suppress(OSError):
+        for line in GROUPS.read_text().splitlines():
+            _, kinds, group = line.split(":", 2)
+            if not kinds:
+                found += _left_along(CGROUP, group, "memory.max", "memory.current")
+            elif "memory" in kinds.split(","):
+                names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+                found += _left_along(CGROUP / "memory", group, *names)
+    return found
+
+
+def _left_along(top: Path, group: str, most: str, now: str) -> list[int]:
+    """Return what is left in a group and in those above it; inside a container, its own group is the top."""
+    found = []
+    place = top / group.strip("/")
+    for folder in (place, *place.parents):
+        with suppress(OSError, ValueError):  # no such group here, or “max”
+            limit = int((folder / most).read_text())
+            if limit < UNLIMITED:
+                found.append(limit - int((folder / now).read_text()))
+        if folder == top:
+            break
+    return found
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Measure the peak of what the block allocates: call the yielded function within or after the block."""
+    import tracemalloc
+
+    tracemalloc.start()
+    found: list[int] = []
+    try:
+        yield lambda: found[0] if found else tracemalloc.get_traced_memory()[1]
+    finally:
+        found.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+
+def extrapolated(peak: Callable[[int], int], few: int, nodes: int, enough: float = math.inf) -> int:
+    """Extrapolate the memory of `nodes` nodes from that of `few` nodes, twice as many, four times as many, …
+
+    Memory grows linearly or quadratically. But the set-up, e.g. reading the data, may need more than a few nodes and
+    hide them. Therefore the trial sizes are doubled until two estimates agree or lie on a line. Also, the memory of a
+    few nodes may stop growing, as that of an attack on a sample does. Therefore more nodes are tried before the
+    forecast states that there is not `enough`.
+    """
+    found, before, closer = [peak(few), peak(2 * few), peak(4 * few)], -1.0, CLOSER * few
+    while True:
+        slope, bend = _slope_and_bend(few, *found[-3:])
+        sure = bend == 0 or (bend > 0 and abs(bend - before) < SAME * bend)
+        before, bend, more = bend, max(bend, 0.0), nodes - 4 * few
+        needed = int(found[-1] + (slope + bend * 2 * few) * more + bend * more**2)
+        if (sure and (needed <= enough or few >= closer)) or 8 * few > nodes // 2:
+            return needed
+        few *= 2
+        found.append(peak(4 * few))
+
+
+def _slope_and_bend(few: int, one: int, two: int, four: int) -> tuple[float, float]:
+    """Return slope and curvature of the curve through the memory of `few` nodes, twice and four times as many.
+
+    A curvature of −1 means that it is neither a line nor a parabola.
+    """
+    first, second = two - one, four - two  # their ratio is 2 for a line, and up to 4 for a parabola
+    slope = second / (2 * few)
+    if second <= 0 or second > STEEPEST * first:
+        return slope, -1.0
+    return slope, (slope - first / few) / (3 * few) if second > STRAIGHT * first else 0.0
 
 
 def used() -> int:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Card", "Dataset", "cards", "load"]
 
-DRAWN_BYTES = 12  # per feature of a generated record: 8 as generated, 4 as scaled
+# Bytes per feature of a generated record, with its scaled copy, while the set is generated
+DRAWN_BYTES = {"random": 20, "separable": 38, "inseparable": 38, "mooc": 2640}
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,28 @@ def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
     return config.train or len(raw.y), raw.x.shape[1], len(raw.classes)
 
 
+def memory(config: DataConfig, folder: Path) -> int:
+    """Return the bytes for generating a set; 0 for a file, which has already been read to know its shape."""
+    records, features, _ = shape(config, folder)
+    card = card_of(config.set) if config.set is not None else None
+    if not (card and card.kind == "generated"):
+        return 0
+    return (records + test_records(config, folder)) * (features * DRAWN_BYTES[card.reader] + 8)
+
+
+def test_records(config: DataConfig, folder: Path) -> int:
+    """Return the approximate number of test records."""
+    records = shape(config, folder)[0]
+    card = card_of(config.set) if config.set is not None else None
+    test = config.test if config.test is not None else card.held_out if card else None
+    if config.folds:
+        return records // config.folds
+    if test is None:
+        raw = _read(card, config, folder)
+        return 0 if raw.test_y is None else len(raw.test_y)
+    return int(test) if test >= 1 else math.ceil(records * test / (1 - test)) if test < 1 else 0
+
+
 def share(configs: Iterable[DataConfig], folder: Path) -> dict[Key, Path]:
     """Write the sets that the configs read to the cache, so that other processes can map them into memory."""
     found = {}
@@ -218,7 +241,7 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Unscaled, int
     else:
         held_out = math.ceil(round(config.train * test / (1 - test), 6)) if test < 1 else _number(test, None)
         records = config.train + held_out
-    size = records * card.features * DRAWN_BYTES
+    size = records * card.features * DRAWN_BYTES[card.reader]
     if size > available():
         raise UserError(
             f"{records} generated records need {readable(size)} of memory; {readable(available())} are available",

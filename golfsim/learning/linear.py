@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.updates import LEARNERS, Rule
@@ -57,6 +58,19 @@ class Descent(Learner[D]):
         self.age = np.zeros(holders, np.int32)
         self.lam = 0.0 if config.lam == "published-cv" else float(config.lam)  # 0: not chosen yet
         self._message_bytes = int(np.prod(self.w.shape[1:])) * self.w.itemsize + self.age.itemsize
+
+    def size_of_models(self, holders: int) -> int:
+        """Return the bytes of the models of a number of holders, with their ages."""
+        records = self.config.records
+        return size_of((np.float32, holders, records.models, records.features), (np.int32, holders))
+
+    def memory_of_scores(self, nodes: int, records: int) -> int:
+        """Return the bytes of a copy of the models, and of one byte per score."""
+        return self.size_of_models(nodes) + records * nodes * self.config.records.models
+
+    def answers(self) -> int:
+        """Return one score per linear model."""
+        return self.config.records.models
 
     def rule(self) -> Rule:
         """Return the update rule; the first call chooses λ if `lambda` is “published-cv”."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 AHEAD = 8  # messages
+SLOT = 24 + 4  # bytes per slot: sender, receiver, cycle, free slots, number; and its place in a queue
+IN_HAND = 45  # bytes per message that is being sent or received
 
 
 NO_SLOTS = np.empty(0, np.int32)
@@ -163,6 +165,12 @@ class Mailbox(Stateful):
         self._queues: dict[int, list[NDArray[np.int32]]] = {}  # slots by the cycle they are due in, in sending order
         for name, like in rows.items():
             setattr(self, name, np.zeros((capacity, *like.shape[1:]), like.dtype))
+
+    @staticmethod
+    def memory(world: World, row: int, each: int = 1) -> int:
+        """Return the bytes of a mailbox for rows of this many bytes, and of the messages of one cycle."""
+        messages, longest = world.nodes * each, world.transport.longest
+        return messages * (longest * (SLOT + row) + IN_HAND) if longest else 0
 
     @property
     def under_way(self) -> int:

@@ -145,6 +145,14 @@ class Protocol(Stateful, Generic[C]):
     def setup(self, world: World) -> None:
         """Allocate arrays over `world.nodes`; also called before a run is resumed."""
 
+    def memory(self, world: World) -> int | None:
+        """Return the bytes of the arrays that `setup` allocates and that a turn needs in addition.
+
+        The world is not started, and records have their real shape but no content. None: not stated; then the memory of
+        runs with fewer nodes is measured instead.
+        """
+        return None
+
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Give these nodes new state: they are online for the first time, or return with a reset state."""
 

@@ -23,6 +23,14 @@ class Learner(Protocol[C]):
         """Return the score of each record by the models of each node: [records, nodes, models]."""
         raise NotImplementedError
 
+    def answers(self) -> int:
+        """Return how many numbers `scores` and `others` return per record and node."""
+        return 1
+
+    def memory_of_scores(self, nodes: int, records: int) -> int:
+        """Return the bytes that `scores` and `others` need for this many nodes and records, without their results."""
+        return 4 * records * nodes
+
     def holders(self, world: World) -> NDArray[np.int32]:
         """Return the nodes whose models are measured: the online nodes that follow the protocol."""
         return np.flatnonzero(world.online & world.tampering.honest()).astype(np.int32)

@@ -102,6 +102,10 @@ class Overlay(Protocol[C]):
         """
         raise NotImplementedError
 
+    def most_links(self, world: World) -> int:
+        """Return the largest number of links that the overlay can have, 0 if it stores none."""
+        return 0
+
     def links(self, world: World) -> csr_array | None:
         """Return who knows whom, one row per node; None where all nodes know each other."""
         raise NotImplementedError

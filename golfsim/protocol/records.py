@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import inlined
+from golfsim.core.memory import size_of
 from golfsim.data.placement import ArrivalConfig
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, Unit
 from golfsim.protocol.base import LayerConfig, Protocol
@@ -186,6 +187,17 @@ class RawRecords(Records[LayerConfig]):
     def stand_in(cls) -> RawRecords:
         """Return a layer without records, to check a scenario before its data is loaded."""
         return cls(np.zeros((0, 1), np.float32), np.zeros(0, np.int32), np.zeros(0, np.int64), 2)
+
+    @classmethod
+    def outline(cls, records: int, features: int, classes: int, nodes: int, about: About | None = None) -> RawRecords:
+        """Return a layer of records with this shape that takes no memory: all records are the same zeros."""
+        x = np.broadcast_to(np.zeros(features, np.float32), (records, features))
+        counts = np.full(nodes, records // max(nodes, 1), np.int64)
+        return cls(x, np.broadcast_to(np.zeros(1, np.int32), records), counts, classes, about=about)
+
+    def memory(self, world: World) -> int:
+        """Return the bytes of the records, and of where those of each node begin and end."""
+        return size_of((np.float32, *self._x.shape), (np.int32, self._label.size), (np.int64, 4, world.nodes))
 
     def changes(self, world: World) -> bool:
         """Return whether records arrive or labels change in this cycle."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from golfsim.core.kernels import inlined, kernel
+from golfsim.core.memory import size_of
 from golfsim.core.rng import below, draw, item
 from golfsim.network.transport import NO_PAIRS
 from golfsim.protocol.base import LayerConfig
@@ -181,6 +182,14 @@ class ViewOverlay(Overlay[C]):
         self._oracle = self.config.liveness == "oracle"
         self._exchange_key, self._start_key = self.key("exchange"), self.key("start")
         self._bytes = 8 * self.config.view
+
+    def memory(self, world: World) -> int:
+        """Return the bytes of the views, and of one peer per node."""
+        return size_of((np.int64, world.nodes, self.config.view), (np.int32, 3, world.nodes))
+
+    def most_links(self, world: World) -> int:
+        """Return the number of links if all views are full."""
+        return world.nodes * self.config.view
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Give the first nodes random views, and each later node one online contact."""

@@ -1,39 +1,44 @@
 """Forecast the memory of a run before it starts.
 
-The forecast is measured: the same scenario is set up with a few small numbers of nodes and run for a few cycles. The
-peak of allocated memory is measured, and its growth with the number of nodes is extrapolated to the real number. So the
-forecast works for every protocol, including those of users. Memory that kernels allocate inside is not measured; it is
-small. Mailboxes count with their maximal size.
+Each layer states the bytes of its arrays (`Protocol.memory`), and so do the records and the observer; the sum is the
+forecast. A layer of a user may state nothing. Then the same scenario is set up with a few small numbers of nodes and
+run for a few cycles, the peak of allocated memory is measured, and its growth with the number of nodes is extrapolated
+to the real number. Mailboxes count with their maximal size. Memory that kernels allocate inside is small and not
+counted.
 """
 
 from __future__ import annotations
 
 import math
 import time
-import tracemalloc
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from golfsim.core.errors import UserError
-from golfsim.core.memory import available, readable, used
-from golfsim.data import loading
+from golfsim.core.memory import available, extrapolated, readable, size_of, traced, used
+from golfsim.data import loading, scaling
+from golfsim.network.transport import Transport
+from golfsim.network.world import World
+from golfsim.protocol.records import About, RawRecords
+from golfsim.sim.observers import Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from golfsim.runs.batch import Execution
     from golfsim.runs.single import Task
     from golfsim.scenario.model import Scenario
 
 LEAST = 24  # bytes per node that even a world without layers needs
+OF_WORLD = 34  # bytes per node of a world: who is online, the order of nodes, and numbers while it is drawn
+OF_RECORD = 24  # bytes per record of a node, while records are placed
 MOST = 256  # bytes per feature of the model of a node that a run rarely exceeds: below, nothing is measured
 WORTH_MEASURING = 1 / 8  # of the available memory
 CYCLES = 2
 SECONDS = 5.0  # maximal duration of a trial, checked after each cycle
 PARTS = 64  # the smallest trial has this many times fewer nodes than the run
 FEWEST, MANY = 1000, 50_000  # nodes of the smallest trial
-STRAIGHT, STEEPEST = 2.4, 4.4  # growth from two to four nodes over that from one to two: 2 for a line, 4 for a parabola
-SAME = 0.3  # relative difference up to which two curvatures count as equal
-CLOSER = 4  # this many times more nodes are tried before a run is refused
 
 
 class Size(NamedTuple):
@@ -90,68 +95,80 @@ def too_large(need: int) -> UserError:
 
 
 def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False, enough: float | None = None) -> int | None:
-    """Return an approximate upper bound of the memory of a run in bytes; None if it is small or cannot be predicted.
+    """Return the approximate memory of a run in bytes; None if it cannot be predicted.
 
-    A forecast above `enough` (default: all available memory) is measured again with more nodes.
+    A measured forecast above `enough` (default: all available memory) is measured again with more nodes.
     """
-    size = Size.of(scenario)
-    if size.nodes * LEAST > available():
-        return size.nodes * LEAST
-    each = MOST * size.models * size.features * (1 + longest_delay(scenario))
-    if size.nodes * each < WORTH_MEASURING * available():
-        return None
+    nodes = Size.of(scenario).nodes
+    if nodes * LEAST > available():
+        return nodes * LEAST
     try:
-        return _carried_on(scenario, size.nodes, threads, paranoid, available() if enough is None else enough)
+        found = stated(scenario, threads, paranoid)
+        if found is not None:
+            return used() + found
+        if _is_small(scenario):
+            return None
+        return _measured(scenario, nodes, threads, paranoid, available() if enough is None else enough)
     except (UserError, MemoryError):  # the run itself reports it with more detail
         return None
 
 
-def _carried_on(scenario: Scenario, nodes: int, threads: int, paranoid: bool, enough: float = math.inf) -> int:
+def _is_small(scenario: Scenario) -> bool:
+    """Return whether a run rarely needs a notable part of the memory, whatever its layers are."""
+    size = Size.of(scenario)
+    return size.work * MOST * (1 + longest_delay(scenario)) < WORTH_MEASURING * available()
+
+
+def stated(scenario: Scenario, threads: int = 1, paranoid: bool = False) -> int | None:
+    """Return the bytes that all layers, the records and the observer state; None if a layer states nothing."""
+    size = Size.of(scenario)
+    world = World(
+        size.nodes,
+        scenario.seed,
+        threads=threads,
+        shuffled=False,
+        transport=Transport(scenario.transport, scenario.seed, [str(table["name"]) for table in scenario.protocol]),
+        adversaries=scenario.adversary,
+    )
+    raw, placing, tests = _outline(scenario, size)
+    layers = scenario.stack(scenario.seed, raw)
+    found = [layer.memory(world) for layer in layers.values()]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    copies = 3 if paranoid else 1  # of the state: before and after each cycle
+    observer = Observer(scenario.observe, scenario.seed, scenario.cycles, None)
+    running = copies * sum(known) + observer.memory(world, layers, tests)
+    generating = loading.memory(scenario.data, scenario.folder) if scenario.data else 0
+    return max(generating, size.nodes * OF_WORLD + (raw.memory(world) if raw else 0) + max(placing, running))
+
+
+def _outline(scenario: Scenario, size: Size) -> tuple[RawRecords | None, int, int]:
+    """Return records of the right shape without content, the bytes for placing them, and the number of test records."""
+    if scenario.data is None:
+        return None, 0, 0
+    there, features, classes = loading.shape(scenario.data, scenario.folder)
+    features += scenario.data.scale.count("bias")
+    each = scenario.nodes.records if isinstance(scenario.nodes.records, int) else max(1, there // size.nodes)
+    records = size.nodes * each
+    names = tuple(f"x{column}" for column in range(features))
+    about = About(names, scaling.span(scenario.data), loading.grouping(scenario.data))
+    tests = loading.test_records(scenario.data, scenario.folder)
+    placing = size_of((np.float32, there + tests, features), (OF_RECORD, records))
+    return RawRecords.outline(records, features, classes, size.nodes, about), placing, tests
+
+
+def _measured(scenario: Scenario, nodes: int, threads: int, paranoid: bool, enough: float = math.inf) -> int:
     def peak(trial: int) -> int:
-        tracemalloc.start()
-        try:
+        with traced() as found:
             _tried(_smaller(scenario, nodes, trial), threads, paranoid)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        return found()
 
     few = min(max(nodes // PARTS, min(FEWEST, nodes // 8), 1), MANY)
     _tried(_smaller(scenario, nodes, few), threads, paranoid)  # compiles kernels and reads data; not measured
-    found = carried_on(peak, few, nodes, enough - used())
+    found = extrapolated(peak, few, nodes, enough - used())
     loading.forget_drawn()
     return used() + found
-
-
-def carried_on(peak: Callable[[int], int], few: int, nodes: int, enough: float = math.inf) -> int:
-    """Extrapolate the memory of `nodes` nodes from that of `few` nodes, twice as many, four times as many, …
-
-    Memory grows linearly or quadratically. But the set-up, e.g. reading the data, may need more than a few nodes and
-    hide them. Therefore the trial sizes are doubled until two estimates agree or lie on a line. Also, the memory of a
-    few nodes may stop growing, as that of an attack on a sample does. Therefore more nodes are tried before the
-    forecast states that there is not `enough`.
-    """
-    found, before, closer = [peak(few), peak(2 * few), peak(4 * few)], -1.0, CLOSER * few
-    while True:
-        slope, bend = _slope_and_bend(few, *found[-3:])
-        sure = bend == 0 or (bend > 0 and abs(bend - before) < SAME * bend)
-        before, bend, more = bend, max(bend, 0.0), nodes - 4 * few
-        needed = int(found[-1] + (slope + bend * 2 * few) * more + bend * more**2)
-        if (sure and (needed <= enough or few >= closer)) or 8 * few > nodes // 2:
-            return needed
-        few *= 2
-        found.append(peak(4 * few))
-
-
-def _slope_and_bend(few: int, one: int, two: int, four: int) -> tuple[float, float]:
-    """Return slope and curvature of the curve through the memory of `few` nodes, twice and four times as many.
-
-    A curvature of −1 means that it is neither a line nor a parabola.
-    """
-    first, second = two - one, four - two  # their ratio is 2 for a line, and up to 4 for a parabola
-    slope = second / (2 * few)
-    if second <= 0 or second > STEEPEST * first:
-        return slope, -1.0
-    return slope, (slope - first / few) / (3 * few) if second > STRAIGHT * first else 0.0
 
 
 def _smaller(scenario: Scenario, nodes: int, wanted: int) -> Scenario:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from golfsim.protocol.base import Protocol
 
 POINTS_A_DECADE = 20
+MEASURED_LINK = 100  # bytes per link while degrees, clustering and paths are measured
+PREDICTED = 8  # bytes per score: in a chunk, and in the array of all chunks
 CHUNK = 1024  # test records per matrix product; fixed, since the last bits of a product depend on its shape
 WORLD_METRICS = (Metric("online", "The number of nodes that are online.", "nodes"),)
 METRICS = (
@@ -92,6 +94,19 @@ class Observer:
         self._test = test
         self._raw = raw
         self._follow_key = rng.key(seed, "observe", "follow")
+
+    def memory(self, world: World, layers: dict[str, Protocol[Any]], tests: int) -> int:
+        """Return the bytes that measuring one layer needs at most: its predictions of test records, or its links."""
+        found = [0]
+        wanted = world.nodes if isinstance(self._config.nodes, str) else min(self._config.nodes, world.nodes)
+        nodes = max(wanted, min(self._config.follow or 0, world.nodes))
+        for layer in layers.values():
+            if isinstance(layer, Learner):
+                chunk = layer.memory_of_scores(nodes, min(tests, CHUNK)) * min(world.threads, -(-tests // CHUNK))
+                found.append(chunk + PREDICTED * layer.answers() * tests * nodes)
+            if isinstance(layer, Overlay) and self._config.overlay:
+                found.append(MEASURED_LINK * layer.most_links(world))
+        return max(found)
 
     def tables(self, world: World, layers: list[str]) -> dict[str, NodeTable]:
         """Return the empty tables that the scenario asks for in addition to the log."""

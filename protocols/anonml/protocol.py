@@ -35,6 +35,9 @@ HONEST, REPEATED, OUTSIDE, FORGED = range(4)  # kinds of packets by the intentio
 UNREAD = -1  # in place of a verdict
 
 
+PACKET = 90  # bytes per packet: its state, numbers while it is sent, and its token
+
+
 class AnonMLConfig(LayerConfig):
     """The settings of AnonML: questions, perturbation, transport and learning."""
 
@@ -191,6 +194,16 @@ class AnonML(Learner[AnonMLConfig]):
         self.weight = np.zeros(len(self._questions.subsets))
         self.used = 0  # the number of packets that the model is learned from; 0: there is no model yet
         self.rms = np.zeros(3)  # expected, measured, and after projection
+
+    def memory(self, world: World) -> int | None:
+        """Return the bytes of all packets, with their circuits, and of the ledgers."""
+        config = self.config
+        kinds = 1 + (config.repeats > 0) + (config.outsiders > 0) + (config.forgeries > 0)
+        grouping = config.records.about.grouping if config.grouping == "card" else None
+        columns = len(coder_of(config.records.about.features, config.bins, grouping, config.categories).names)
+        number = None if config.subsets == "all" else config.subsets
+        each = len(histograms.draw_subsets(np.uint64(0), 0, 1, columns, config.subset_size, number)[0])
+        return (PACKET + 4 * config.relays) * kinds * each * world.nodes + 8 * config.records.rows.label.size
 
     def _refuse_unfit(self) -> None:
         records = self.config.records

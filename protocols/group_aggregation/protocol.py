@@ -197,19 +197,24 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             raise UserError(f"“{local.name}” already has noisy models", key=f"{self.name}.local", hint=hint)
         self._refuse_what_cannot_be(world.nodes)
         records = local.config.records
-        self._shape = (records.models, records.features)
         self._noisy = not math.isinf(config.epsilon)
         loose = config.trust == "as-published"  # the true ε accounts for records longer than 1
         if self._noisy and not loose:
             refuse_unfit(records, "l2", self.name, "epsilon")
         self._length = longest(records, "l2") if loose else 1.0
-        self._most = world.nodes * config.times // config.needed
-        most_held = min(config.times, self._most) if config.publish == "party" else self._most
-        room = min(config.cap or most_held, most_held)
-        self._check_memory(world.nodes, room)
-        self._allocate(world, room)
+        self._measure(world.nodes)
+        self._check_memory(world.nodes, self._room)
+        self._allocate(world, self._room)
         self._seconds = 0.0
         self._keys = self.key("mask.own"), self.key("mask.pair")
+
+    def _measure(self, nodes: int) -> None:
+        """Compute the shape of a model, the largest number of published models, and the room for them at a node."""
+        config, records = self.config, self.config.local.config.records
+        self._shape = (records.models, records.features)
+        self._most = nodes * config.times // config.needed
+        most_held = min(config.times, self._most) if config.publish == "party" else self._most
+        self._room = min(config.cap or most_held, most_held)
 
     def _refuse_what_cannot_be(self, nodes: int) -> None:
         config, records = self.config, self.config.local.config.records
@@ -220,13 +225,33 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             raise UserError(what, key=f"{self.name}.prune", hint='use prune = "oldest"')
 
     def _check_memory(self, nodes: int, room: int) -> None:
-        need = nodes * (room * 6 + self._bytes_heard) + (self._most * 4 + nodes * 8) * int(np.prod(self._shape))
+        need = self._size(nodes, room)
         if need > available():
             what = (
                 f"{self._most} published models, up to {room} at each of {nodes} nodes, need {readable(need)} of memory"
             )
             hint = "set a cap, or increase aggregation_epsilon, so that nodes take part less often"
             raise UserError(f"{what}; {readable(available())} are available", key=f"{self.name}.cap", hint=hint)
+
+    def _size(self, nodes: int, room: int) -> int:
+        """Return the bytes of the state of nodes, and of the published models."""
+        return nodes * (room * 6 + self._bytes_heard + 44) + (self._most * 4 + nodes * 8) * math.prod(self._shape)
+
+    def memory(self, world: World) -> int:
+        """Return the bytes of the state, and of the models that members send in one cycle."""
+        self._measure(world.nodes)
+        return self._size(world.nodes, self._room) + world.nodes * (24 * math.prod(self._shape) + 60)
+
+    def answers(self) -> int:
+        """Return one score per linear model, and the classes by the local model and by the received models."""
+        return self.config.local.config.records.models + 2
+
+    def memory_of_scores(self, nodes: int, records: int) -> int:
+        """Return the bytes of the votes of all models that these nodes have, received and their own."""
+        models = math.prod(self._shape[:-1])
+        voters = nodes + min(self._most, nodes * self._room)
+        weights = nodes * (1 + self._room) * 60
+        return weights + voters * math.prod(self._shape) * 8 + records * models * (voters * 8 + nodes * 14)
 
     @property
     def _bytes_heard(self) -> int:

@@ -120,9 +120,10 @@ def kill_worker(case):
     run = case.start("--workers", 2, "--threads", 1, "--checkpoint-every", 0)
     for _ in range(case.rng.randint(1, 2)):  # the third death of its worker is a failure of a run
         case.until_it_runs(run)
-        workers = [process for process in case.processes() if process != run.pid]
-        if workers and run.poll() is None:
-            case.kill(case.rng.choice(workers))
+        workers = []
+        while run.poll() is None and not workers:
+            workers = [process for process in case.processes() if process != run.pid]
+        case.kill(*case.rng.sample(workers, min(1, len(workers))))
     case.ended(run, 0)
 
 

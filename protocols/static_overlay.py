@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,8 @@ from golfsim.core.paths import unreadable
 from golfsim.core.rng import below, draw, item
 from golfsim.core.settings import FileName
 from golfsim.core.words import counted
-from golfsim.data.graphs import most_edges, read_adjacency
+from golfsim.data import generators
+from golfsim.data.graphs import read_adjacency, read_edges
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
 
@@ -195,23 +195,12 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
     def _read(self, path: Path, nodes: int) -> NDArray[np.int64]:
         if why := unreadable(path):
             raise self._wrong("file", f"{path}: {why}")
-        if path.suffix == ".npz":
-            try:
-                return read_adjacency(path, nodes)
-            except ValueError as error:
-                raise self._wrong("file", f"{path}: {error}") from None
         try:
-            with path.open(encoding="utf-8") as lines, warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # an empty file is a graph without edges
-                edges = np.loadtxt(lines, dtype=np.int64, usecols=(0, 1), ndmin=2, comments="#").reshape(-1, 2)
+            return read_adjacency(path, nodes) if path.suffix == ".npz" else read_edges(path, nodes)
         except OSError as error:
             raise self._wrong("file", f"{path}: {error.strerror or error}") from None
         except ValueError as error:
-            raise self._wrong("file", f"{path}: expected two node numbers per line: {error}") from None
-        if edges.size and not (edges.min() >= 0 and edges.max() < nodes):
-            bad = edges.min() if edges.min() < 0 else edges.max()
-            raise self._wrong("file", f"{path}: there is no node {bad}: nodes have the numbers 0 … {nodes - 1}")
-        return edges
+            raise self._wrong("file", f"{path}: {error}") from None
 
     def _generate(self, nodes: int) -> tuple[NDArray[np.int64], bool]:
         import networkx as nx
@@ -219,11 +208,9 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         name, generator = self.config.generator, self._generator()
         most = min(available(), LEAST_ROOM + nodes**2 * NETWORKX_EDGE)  # no graph of these nodes needs more
         try:
-            with limited(most):
-                graph = _call(generator, nodes, int(self.key("graph")) % 2**32, self.config.arguments)
-        except MemoryError:
-            what = f"the graph of networkx.{name} needs more than {readable(most)} of memory"
-            raise self._wrong("arguments", what, f"choose arguments that give a graph of {nodes} nodes") from None
+            graph = generators.call(generator, nodes, int(self.key("graph")) % 2**32, self.config.arguments)
+        except generators.TooLarge as error:
+            raise self._wrong("arguments", f"networkx.{name} {error}, the network has {nodes} nodes") from None
         except Exception as error:  # of the generator, for arguments that it does not expect
             what = f"networkx.{name}: {type(error).__name__}: {error}"
             raise self._wrong("arguments", what) from None
@@ -248,19 +235,6 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
 
     def _wrong(self, key: str, what: str, hint: str | None = None) -> UserError:
         return UserError(what, key=f"{self.name}.{key}", hint=hint)
-
-
-def _call(generator: Any, nodes: int, seed: int, arguments: dict[str, Any]) -> Any:
-    """Call a generator; pass the number of nodes and a seed if it has these arguments and they are not given."""
-    takes = _arguments(generator)
-    implied = {"n": nodes, "seed": seed}
-    return generator(**{name: value for name, value in implied.items() if name in takes} | arguments)
-
-
-def _arguments(generator: Any) -> Any:
-    import inspect
-
-    return inspect.signature(generator).parameters
 
 
 def _rows(edges: NDArray[np.int64], nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -144,6 +143,29 @@ def _slope_and_bend(few: int, one: int, two: int, four: int) -> tuple[float, flo
     if second <= 0 or second > STEEPEST * first:
         return slope, -1.0
     return slope, (slope - first / few) / (3 * few) if second > STRAIGHT * first else 0.0
+
+
+@contextmanager
+def at_most(size: int) -> Iterator[None]:
+    """Let the code inside raise MemoryError if it allocates more than a number of bytes; it is for code of others.
+
+    The limit is that of the process, so what other threads allocate in the meantime counts, too.
+    """
+    import psutil
+
+    try:
+        import resource
+    except ImportError:  # not on every system
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = int(psutil.Process().memory_info().vms) + size
+    known = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([limit, *known]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def used() -> int:

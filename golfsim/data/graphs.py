@@ -1,10 +1,11 @@
-"""Read a graph from the adjacency matrix that scipy.sparse saves, and check it before anything uses it.
+"""Read a graph from a list of edges or from a matrix that scipy.sparse saves, and check it before anything uses it.
 
-A wrong row pointer in such a file makes compiled code of scipy write outside its arrays.
+A wrong row pointer in such a matrix makes compiled code of scipy write outside its arrays.
 """
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,18 @@ from golfsim.core.memory import available, readable
 
 FIELDS = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"), "coo": ("row", "col")}
 Edges = NDArray[np.int64]
+
+
+def read_edges(path: Path, nodes: int) -> Edges:
+    """Return the edges [edges, 2] of a text file with two node numbers per line; raise ValueError if it is none."""
+    with path.open(encoding="utf-8") as stream, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # an empty file is a graph without edges
+        lines = (line if line.isascii() else line.encode("latin-1", "replace").decode("latin-1") for line in stream)
+        try:  # numpy reads outside its tables at characters above U+00FF, and may crash
+            edges = np.loadtxt(lines, dtype=np.int64, usecols=(0, 1), ndmin=2, comments="#").reshape(-1, 2)
+        except ValueError as error:
+            raise ValueError(f"expected two node numbers per line: {error}") from None
+    return _edges(edges[:, 0], edges[:, 1], nodes)
 
 
 def read_adjacency(path: Path, nodes: int) -> Edges:

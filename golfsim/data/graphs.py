@@ -35,7 +35,7 @@ def read_adjacency(path: Path, nodes: int) -> Edges:
     """Return the edges [edges, 2] of a matrix in the csr, csc or coo format; raise ValueError if it is none."""
     arrays = _arrays(path)
     form = _format(arrays)
-    shape = tuple(int(size) for size in np.ravel(arrays["shape"])) if "shape" in arrays else ()
+    shape = tuple(_numbers(arrays, "shape").tolist())
     if shape != (nodes, nodes):
         raise ValueError(f"the matrix is {' × '.join(map(str, shape))}, the network has {nodes} nodes")
     first, second = (_numbers(arrays, name) for name in FIELDS[form])

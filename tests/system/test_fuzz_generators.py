@@ -204,3 +204,12 @@ def test_characters_at_which_numpy_may_crash_are_refused(limited, tmp_path):
         kind, (message,) = limited.outcome(tree_of(file="g.txt"), tmp_path)
         assert kind == "refused", message
         assert f"peers.file: {tmp_path / 'g.txt'}: expected two node numbers per line" in message
+
+
+@pytest.mark.parametrize("shape", [[NUMBER] * 3, np.zeros(2, [("a", "i4"), ("b", "i4")]), [1.5, 2.5], "61", None])
+def test_a_matrix_with_a_strange_shape_is_refused(limited, shape, tmp_path):
+    arrays = matrix("csr") | {"shape": np.array(shape)}
+    if shape is None:
+        del arrays["shape"]
+    (tmp_path / "g.npz").write_bytes(packed(arrays))
+    assert assert_used_or_refused(limited, tmp_path, file="g.npz") == "refused"

@@ -65,7 +65,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         with np.load(path, allow_pickle=False) as archive:
             wanted = {"format", "shape", *(name for names in FIELDS.values() for name in names)}
             return {name: archive[name] for name in archive.files if name in wanted}
-    except (OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:  # the last: a wrong size is stated
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"not a matrix in the format of scipy.sparse: {why}") from None
 

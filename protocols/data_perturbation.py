@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 PER_CLASS, JOINT, LABEL_FEATURES = range(3)
-PER_RECORD = 36  # bytes: scale, probability of a true label, visits, label, and numbers while records are published
+PER_RECORD = 54  # bytes: scale, probability of a true label, visits, label, and numbers while records are published
 MODES = {"per-class": PER_CLASS, "joint": JOINT, "label+features": LABEL_FEATURES}
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 ALGORITHM1, RW, MU, UM = range(4)
-TURN = 40  # bytes per node: receivers, what arrives, and the order of deliveries
+TURN = 20  # bytes per node: receivers, what arrives, and the order of deliveries
 VARIANTS = {"algorithm1": ALGORITHM1, "rw": RW, "mu": MU, "um": UM}
 MEAN, MEDIAN, TRIMMED = range(3)
 MERGES = {"mean": MEAN, "median": MEDIAN, "trimmed-mean": TRIMMED}

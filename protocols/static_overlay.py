@@ -11,13 +11,13 @@ from pydantic import Field, model_validator
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel
-from golfsim.core.memory import available, extrapolated, limited, readable, traced
+from golfsim.core.memory import extrapolated, traced
 from golfsim.core.paths import unreadable
 from golfsim.core.rng import below, draw, item
 from golfsim.core.settings import FileName
 from golfsim.core.words import counted
 from golfsim.data import generators
-from golfsim.data.graphs import read_adjacency, read_edges
+from golfsim.data.graphs import most_edges, read_adjacency, read_edges
 from golfsim.protocol.base import LayerConfig
 from golfsim.protocol.overlay import Overlay
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 EDGE = 66  # bytes per edge while edges are sorted: several copies of two numbers
-NETWORKX_EDGE = 600  # bytes
-LEAST_ROOM = 1 << 28  # bytes for any graph: libraries that a generator loads, and threads
 FEW = 500  # nodes of the smallest graph that is measured
 
 
@@ -143,7 +141,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
             return EDGE * world.nodes * config.neighbours
         if config.file is not None:
             return EDGE * (1 if config.directed else 2) * most_edges(self._folder / config.file)
-        if "n" in config.arguments or "n" not in _arguments(self._generator()):
+        if "n" in config.arguments or "n" not in generators.arguments_of(self._generator()):
             return self._peak(world.nodes)
         return extrapolated(self._peak, min(FEW, max(1, world.nodes // 8)), world.nodes)
 
@@ -206,7 +204,6 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
         import networkx as nx
 
         name, generator = self.config.generator, self._generator()
-        most = min(available(), LEAST_ROOM + nodes**2 * NETWORKX_EDGE)  # no graph of these nodes needs more
         try:
             graph = generators.call(generator, nodes, int(self.key("graph")) % 2**32, self.config.arguments)
         except generators.TooLarge as error:

@@ -87,7 +87,9 @@ def _largest(wanted: list[Audited]) -> Audited:
     """Return the smallest size that suits all layers, with records that suit all."""
     sizes = np.array([each[:4] for each in wanted] or [Audited()[:4]]).max(axis=0)
     norm: Literal["l1", "l2"] = "l2" if {each.norm for each in wanted} == {"l2"} else "l1"
-    return Audited(*sizes.tolist(), norm=norm, effort=max((each.effort for each in wanted), default=1))
+    nodes, records, features, cycles = sizes.tolist()
+    effort = max((each.effort for each in wanted), default=1)
+    return Audited(nodes, records, features, cycles, norm, effort=effort)
 
 
 def _with_changes(scenario: Scenario, layers: Layers, wanted: dict[str, Audited]) -> Scenario:

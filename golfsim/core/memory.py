@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,28 +24,6 @@ def size_of(*arrays: tuple[Any, ...]) -> int:
     import numpy as np
 
     return sum((of if isinstance(of, int) else np.dtype(of).itemsize) * math.prod(shape) for of, *shape in arrays)
-
-
-@contextmanager
-def limited(size: int) -> Iterator[None]:
-    """Let this process allocate this many bytes more within the block; beyond, it raises a MemoryError.
-
-    On systems without such a limit, the block runs without one.
-    """
-    try:
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):
-        yield
-        return
-    most = [here + size] + [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min(most), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def available() -> int:

@@ -27,13 +27,18 @@ def call(generator: Any, nodes: int, seed: int, arguments: dict[str, Any]) -> An
     The number of nodes and the seed are passed if the generator has these arguments and they are not given.
     """
     implied = {"n": nodes, "seed": seed}
-    takes = inspect.signature(generator).parameters
+    takes = arguments_of(generator)
     room = min(available(), SPARE + PER_EDGE * nodes**2)
     try:
         with at_most(room), _at_most_nodes(10 * nodes + 1000):  # some generators remove nodes at the end
             return generator(**{name: value for name, value in implied.items() if name in takes} | arguments)
     except MemoryError:
         raise TooLarge(f"needs more than {readable(room)} of memory") from None
+
+
+def arguments_of(generator: Any) -> set[str]:
+    """Return the names of the arguments of a generator."""
+    return set(inspect.signature(generator).parameters)
 
 
 @contextmanager

@@ -240,7 +240,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
     def memory(self, world: World) -> int:
         """Return the bytes of the state, and of the models that members send in one cycle."""
         self._measure(world.nodes)
-        return self._size(world.nodes, self._room) + world.nodes * (24 * math.prod(self._shape) + 60)
+        return self._size(world.nodes, self._room) + world.nodes * (8 * math.prod(self._shape) + 16)
 
     def answers(self) -> int:
         """Return one score per linear model, and the classes by the local model and by the received models."""

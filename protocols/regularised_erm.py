@@ -441,6 +441,11 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         """Whether a model leaves its node; without noise none does."""
         return self.config.noise != "none"
 
+    @property
+    def withholds(self) -> bool:
+        """Whether its models are of private records and have no noise."""
+        return self.config.noise == "none" and not isinstance(self.config.records, Published)
+
     def released(self) -> NDArray[np.float64]:
         """Return the noisy models and the chosen λ; without noise no model leaves its node."""
         return np.concatenate([self.w.ravel(), self.choice]) if self._noisy else np.empty(0)

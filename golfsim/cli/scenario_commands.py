@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from golfsim.cli import completion, manual
 from golfsim.cli.common import loaded
 from golfsim.cli.options import Code, File, Json, Set
 from golfsim.core.errors import UserError
+
+if TYPE_CHECKING:
+    from golfsim.scenario.model import Scenario
 
 
 def check(
@@ -24,11 +27,12 @@ def check(
     ],
     json_: Json = False,
     allow_code: Code = False,
+    data: Annotated[bool, typer.Option(help="Also read the data, and place the records on nodes.")] = True,
 ) -> None:
-    """Check scenario files without running them."""
+    """Check scenario files, and the data that they name, without running them."""
     found = []
     for file in files:
-        found.append(_checked(file, allow_code))
+        found.append(_checked(file, allow_code, data))
         if not json_:
             _print_checked(found[-1])
     if json_:
@@ -37,23 +41,48 @@ def check(
         raise typer.Exit(2)
 
 
-def _checked(file: Path, allow_code: bool) -> dict[str, Any]:
+def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
     """Check a file. Return whether it is fine; if not, all problems and the page of the manual about them."""
     from golfsim.runs import single
     from golfsim.scenario import sweep
 
     try:
         scenario = loaded(file, [], allow_code)
+        for path in scenario.code_files():
+            print(*single.code_notes(path), sep="\n", file=sys.stderr)
         with single.telling(scenario):
-            return {"file": str(file), "fine": True, "points": len(sweep.points(scenario))}
+            points = sweep.points(scenario)
+            notes = _check_data([point.scenario for point in points]) if data else []
+            return {"file": str(file), "fine": True, "points": len(points), "notes": notes}
     except UserError as error:
         problems = getattr(error, "messages", [str(error)])
         return {"file": str(file), "fine": False, "problems": problems, "help": error.docs}
 
 
+def _check_data(scenarios: list[Scenario]) -> list[str]:
+    """Read, split and place the records of scenarios; return notes about sets that are not here."""
+    from golfsim.data import loading
+    from golfsim.data.placement import place
+
+    done, notes = set(), dict[str, None]()
+    for scenario in scenarios:
+        asked = scenario.data.model_dump_json() + scenario.nodes.model_dump_json() if scenario.data else ""
+        if scenario.data is None or asked in done:
+            continue
+        done.add(asked)
+        kind = loading.kind(scenario.data)
+        if kind == "missing":
+            notes[f"“{scenario.data.set}” has not been fetched, so its records were not checked"] = None
+        elif kind != "generated":
+            found = loading.load(scenario.data, scenario.seed, scenario.folder)
+            place(scenario.nodes, found.y, found.classes, found.columns, scenario.seed)
+    return list(notes)
+
+
 def _print_checked(one: dict[str, Any]) -> None:
     if one["fine"]:
         print(f"{one['file']}: fine" + (f", {one['points']} points" if one["points"] > 1 else ""))
+        print(*(f"  {note}" for note in one["notes"]), sep="\n", end="\n" * bool(one["notes"]))
     else:
         print("\n".join(one["problems"]) + manual.more(one["help"]), file=sys.stderr)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from golfsim.core.words import counted
 from golfsim.data import files, public
 from golfsim.data.cards import Card, card_of, cards, data_folder
 from golfsim.data.config import DataConfig
-from golfsim.data.fetch import cache_folder, folder_of
+from golfsim.data.fetch import cache_folder, complete, folder_of
 from golfsim.data.files import Unscaled
 from golfsim.data.generate import GENERATORS, features_of
 from golfsim.data.known_sets import read_card
@@ -136,6 +136,14 @@ def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
         return config.train or card.records, card.features, len(card.classes)
     raw = _read(None, config, folder)
     return config.train or len(raw.y), raw.x.shape[1], len(raw.classes)
+
+
+def kind(config: DataConfig) -> Literal["file", "bundled", "computed", "installed", "generated", "fetched", "missing"]:
+    """Return where the records of `[data]` come from; “missing”: from a set that has not been fetched."""
+    card = card_of(config.set) if config.set is not None else None
+    if card is None:
+        return "file"
+    return "missing" if card.kind == "fetched" and not complete(card) else card.kind
 
 
 def memory(config: DataConfig, folder: Path) -> int:

@@ -172,11 +172,20 @@ class Protocol(Stateful, Generic[C]):
 
     @property
     def touches_private_data(self) -> bool:
-        """Whether it uses private records: those of any layer named in its settings that does not publish them."""
+        """Whether it uses private records, or what another layer computed from them and does not release.
+
+        These are the records of a layer named in its settings that does not publish them.
+        """
         from golfsim.protocol.records import Published, Records
 
-        named = (getattr(self.config, name) for name in type(self.config).model_fields)
-        return any(isinstance(layer, Records) and not isinstance(layer, Published) for layer in named)
+        named = [getattr(self.config, name) for name in type(self.config).model_fields]
+        raw = (isinstance(layer, Records) and not isinstance(layer, Published) for layer in named)
+        return any(raw) or any(isinstance(layer, Protocol) and layer.withholds for layer in named)
+
+    @property
+    def withholds(self) -> bool:
+        """Whether it computes from private records what never leaves a node. A layer that spreads it is private."""
+        return False
 
     def guarantee(self) -> Guarantee:
         """Return what this layer provably guarantees for the records that it uses."""

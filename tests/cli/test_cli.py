@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from entries import PEERS
 from helpers import AVERAGING, HERE, command, learning_tree, tree
 
 import golfsim
@@ -229,7 +230,7 @@ def test_check_reports_problems_as_json(golfsim_, learning, tmp_path):
     code, out, err = golfsim_("check", "half_dies", bad, "--json")
     fine, wrong = json.loads(out)
     assert (code, err) == (2, "")
-    assert fine == {"file": "half_dies", "fine": True, "points": 1}
+    assert fine == {"file": "half_dies", "fine": True, "points": 1, "notes": []}
     assert (wrong["file"], wrong["fine"], wrong["help"]) == (str(bad), False, "scenarios")
     assert ["cycels: unknown key" in text or "seed: expected" in text for text in wrong["problems"]] == [True, True]
 
@@ -364,6 +365,40 @@ def test_check_reports_each_file_and_fails_if_one_is_wrong(golfsim_, learning, t
         f"{bad}:{bad.read_text().splitlines().index('cycels = 3') + 1}", str(tmp_path / "none.toml"), str(tmp_path),
     ]  # fmt: skip
     assert golfsim_("check", learning)[0] == 0
+
+
+TABLE = "age,job,class\n" + "".join(f"{n},{n % 3},{n % 2}\n" for n in range(40))
+DATA_PROBLEMS = {
+    "the label column is missing": (TABLE, {"label": "klass"}, "data.label: there is no column “klass”"),
+    "a value is missing": (TABLE.replace("7,1,1", "7,,1"), {"label": "class"}, "“job” has no value in record 8"),
+    "no test records": (TABLE, {"label": "class", "test": 40}, "data.test"),
+    "too few records": (TABLE, {"label": "class", "train": 999}, "data.train"),
+}
+
+
+@pytest.mark.parametrize("problem", DATA_PROBLEMS)
+def test_check_looks_into_data_files(golfsim_, tmp_path, problem):
+    table, settings, message = DATA_PROBLEMS[problem]
+    own = {"name": "own", "seed": 1, "cycles": 3, "nodes": {"records": 1}, "protocol": [PEERS]}
+    own["data"] = {"file": "table.csv", "scale": [], "test": 0.2} | settings
+    (tmp_path / "table.csv").write_text(table)
+    code, _, err = golfsim_("check", written(tmp_path / "s.toml", own))
+    assert code == 2
+    assert message in err
+    assert golfsim_("check", "--no-data", tmp_path / "s.toml")[0] == 0
+
+
+def test_check_says_which_code_it_loads_and_which_set_is_not_here(golfsim_, tmp_path, monkeypatch):
+    monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path / "empty"))
+    (tmp_path / "mine.py").write_text(
+        "from golfsim.protocol import LayerConfig, Protocol\nclass Mine(Protocol[LayerConfig]):\n    pass\n"
+    )
+    own = {"name": "own", "seed": 1, "cycles": 3, "nodes": {"records": 1}, "data": {"set": "mnist"}}
+    own["protocol"] = [{"name": "mine", "use": "mine.py:Mine"}]
+    code, out, err = golfsim_("check", written(tmp_path / "s.toml", own))
+    assert code == 0
+    assert f"this scenario runs code from {tmp_path / 'mine.py'}" in err
+    assert "“mnist” has not been fetched, so its records were not checked" in out
 
 
 def test_check_runs_nothing(golfsim_, learning, monkeypatch):

@@ -395,3 +395,24 @@ def test_a_layer_of_somebody_elses_that_reads_raw_records_makes_the_sum_not_priv
         told = guarantees(Simulation(Scenario.of(stack, folder=tmp_path)))
         assert told["together"].startswith("ε = 4 per record") == private
         assert ("peeking" in told) != private
+
+
+def test_a_layer_of_somebody_elses_that_spreads_local_models_makes_the_sum_not_private(tmp_path):
+    (tmp_path / "spreading.py").write_text(
+        "from golfsim.protocol import Layer, LayerConfig, Protocol\n"
+        "from protocols.regularised_erm import RegularisedErm\n"
+        "class Settings(LayerConfig):\n"
+        "    models: Layer[RegularisedErm]\n"
+        "class Spreading(Protocol[Settings]):\n"
+        "    Config = Settings\n"
+    )
+    local = {"name": "local", "use": "regularised_erm", "lambda": 0.1}
+    noisy = local | {"noise": "output", "epsilon": 1.0, "records": "raw"}
+    spreading = {"name": "spreading", "use": "spreading.py:Spreading", "models": "local"}
+    data = TWO | {"scale": ["minmax", "l2"]}
+    for models, private in ((local, False), (noisy, True), (local | {"records": "published"}, True)):
+        published = PUBLISHED | {"norm": "l2"}
+        stack = tree(PEERS, published, models, spreading, data=data, nodes={"records": 2})
+        told = guarantees(Simulation(Scenario.of(stack, folder=tmp_path)))
+        assert ("spreading" in told) != private
+        assert (told.get("together") == "not private") != private

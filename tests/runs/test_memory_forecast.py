@@ -2,18 +2,18 @@
 
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
-from entries import ENTRIES, accepted, scenario
+from entries import ENTRIES, GOLF, LOCAL, PEERS, accepted, scenario
 from helpers import HERE, tree
 from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim.core import memory
 from golfsim.core.errors import UserError
+from golfsim.data import loading
 from golfsim.runs import batch, dry_run, memory_forecast
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
@@ -23,36 +23,105 @@ from golfsim.testing import DATA
 NEWSCAST = {"name": "peers", "use": "newscast", "view": 20}
 LARGER = 6000
 SHARE = 0.25  # by which a prediction may be wrong
-MEASURED = [
-    "uniform", "static_overlay", "newscast", "golf, everything remembered", "golf over newscast", "random_walk",
-    "data_perturbation", "regularised_erm", "group_aggregation", "group_aggregation by gossip",
-]  # fmt: skip
+SPAM = {"set": "spambase", "scale": ["minmax", "l1"]}
+WIDE = {
+    "golf, all nodes observed": (GOLF, {"number": 3000}, {"nodes": "all"}, {}),
+    "golf, cache of 30": (GOLF | {"variant": "um", "cache": 30}, {"number": 3000}, {}, {}),
+    "golf, records more than once": (GOLF, {"number": 20_000, "records": 3}, {}, {}),
+    "golf, delays": (GOLF, {"number": 10_000}, {}, {"delay": {"kind": "exponential", "mean": 2.0, "max": 6}}),
+    "local models, all nodes observed": (LOCAL, {"number": 3000, "records": 3}, {"nodes": "all"}, {}),
+}
+GRAPHS = {
+    "random_regular_graph": {"d": 10},
+    "barabasi_albert_graph": {"m": 5},
+    "gnp_random_graph": {"p": 0.002},
+    "watts_strogatz_graph": {"k": 6, "p": 0.1},
+    "hypercube_graph": {"n": 12},
+    "powerlaw_cluster_graph": {"m": 4, "p": 0.1},
+    "cycle_graph": {},
+    "star_graph": {"n": 4095},
+    "random_geometric_graph": {"radius": 0.02},
+}
+WALK = {"name": "subject", "use": "random_walk", "peers": "peers", "records": "raw"}
 
 
 def peak(table):
-    """The largest amount of memory that a run allocates at a time."""
-    tracemalloc.start()
-    try:
-        run = Simulation(Scenario.of(table, HERE))
-        for _ in run:
+    """The largest amount of memory that a run allocates at a time, once kernels are compiled."""
+    for _ in Simulation(Scenario.of(table, HERE)):
+        pass
+    loading.forget_drawn()
+    with memory.traced() as found:
+        for _ in Simulation(Scenario.of(table, HERE)):
             pass
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    loading.forget_drawn()
+    return found()
 
 
 @pytest.mark.needs_jit
 @pytest.mark.parametrize("delayed", [False, True], ids=["at once", "delayed"])
-@pytest.mark.parametrize("name", MEASURED)
-def test_the_memory_of_small_networks_predicts_that_of_a_large_one(name, delayed, monkeypatch):
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_layers_state_is_the_memory_of_a_run(name, delayed):
     entry = ENTRIES[name]
     transport = accepted(entry, probed=False) if delayed else {}
     if delayed and "delay" not in transport:
         pytest.skip("accepts no delay")
-    monkeypatch.setattr(memory_forecast, "used", lambda: 0)
     table = scenario(entry, probed=False, number=LARGER, cycles=3, transport=transport)
-    foreseen = memory_forecast._carried_on(Scenario.of(table, HERE), LARGER, 1, False)
-    assert foreseen == pytest.approx(peak(table), rel=SHARE)
+    stated = memory_forecast.stated(Scenario.of(table, HERE))
+    if name == "a user's own":
+        assert stated is None
+    else:
+        assert stated == pytest.approx(peak(table), rel=SHARE)
+
+
+@pytest.mark.needs_jit
+@pytest.mark.parametrize("name", WIDE)
+def test_what_layers_state_is_the_memory_of_a_run_with_many_features(name):
+    layer, nodes, observe, transport = WIDE[name]
+    table = tree(
+        PEERS, {"name": "subject"} | layer, data=SPAM, cycles=2, observe={"every": 1} | observe, transport=transport
+    ) | {"nodes": {"repeat": True} | nodes}
+    assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_memory_of_a_graph_is_foreseen(name):
+    layer = {"name": "peers", "use": "static_overlay", "generator": name, "arguments": GRAPHS[name]}
+    table = tree(layer, nodes=4096, cycles=1)
+    assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
+
+
+@pytest.mark.parametrize("name", ["random", "separable", "inseparable", "mooc"])
+def test_the_memory_of_a_generated_set_is_foreseen(name):
+    data = {"set": name, "train": 500 if name == "mooc" else 30_000, "test": 100, "scale": []}
+    table = tree(
+        PEERS, {"name": "subject", "use": "random_walk", "peers": "peers", "records": "raw"}, data=data, cycles=1
+    )
+    assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("layer", "nodes", "least"),
+    [
+        (GOLF | {"cache": 20_000}, {"number": 8000, "repeat": True}, 30 * GIB),
+        (GOLF, {"number": 50_000_000, "repeat": True}, 20 * GIB),
+        (LOCAL, {"number": 30_000_000, "repeat": True}, 20 * GIB),
+    ],
+)
+def test_what_is_much_too_large_is_foreseen_at_once(layer, nodes, least):
+    table = tree(PEERS, {"name": "subject"} | layer, data=SPAM, cycles=1) | {"nodes": nodes}
+    assert memory_forecast.predicted(Scenario.of(table, HERE)) > least
+
+
+@pytest.mark.needs_jit
+def test_a_layer_that_states_nothing_is_measured_with_fewer_nodes(monkeypatch):
+    monkeypatch.setattr(memory_forecast, "used", lambda: 0)
+    monkeypatch.setattr(memory_forecast, "WORTH_MEASURING", 0)
+    entry = ENTRIES["a user's own"]
+    table = scenario(entry, probed=False, number=LARGER, cycles=3)
+    assert memory_forecast.predicted(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
 
 
 @given(
@@ -74,7 +143,7 @@ def test_a_line_and_a_parabola_are_carried_on_also_where_reading_the_data_hides_
         tried.append(nodes)
         return max(needed(nodes), needed(hidden * few) if hidden else 0)
 
-    found = memory_forecast.carried_on(peak, few, nodes)
+    found = memory.extrapolated(peak, few, nodes)
     last = max(tried) // 4
     lost = bend and needed(4 * last) - needed(2 * last) <= 2.4 * (needed(2 * last) - needed(last))  # hardly bent as yet
     assert lost or found == pytest.approx(needed(nodes), rel=0.02)
@@ -85,14 +154,15 @@ def test_what_stops_growing_is_seen_before_a_run_is_refused():
     def peak(nodes):
         return 10**6 + 30 * nodes + 200 * min(nodes, 4000)
 
-    assert memory_forecast.carried_on(peak, 1000, 64_000) > 3 * peak(64_000)
-    enough = memory_forecast.carried_on(peak, 1000, 64_000, enough=2 * peak(64_000))
+    assert memory.extrapolated(peak, 1000, 64_000) > 3 * peak(64_000)
+    enough = memory.extrapolated(peak, 1000, 64_000, enough=2 * peak(64_000))
     assert enough == pytest.approx(peak(64_000), rel=0.01)
 
 
-def test_what_needs_little_is_not_measured(monkeypatch):
-    monkeypatch.setattr(memory_forecast, "_carried_on", None)
-    assert memory_forecast.predicted(Scenario.of(tree(NEWSCAST, nodes=1000), HERE)) is None
+def test_a_small_run_of_a_layer_that_states_nothing_is_not_measured(monkeypatch):
+    monkeypatch.setattr(memory_forecast, "_measured", None)
+    table = scenario(ENTRIES["a user's own"], probed=False, number=100, cycles=3)
+    assert memory_forecast.predicted(Scenario.of(table, HERE)) is None
 
 
 @pytest.fixture
@@ -140,12 +210,34 @@ def test_data_that_nodes_share_out_is_made_smaller_with_them():
     assert (small.nodes.number, small.data.train) == (500, 100)
 
 
-def test_limits_of_the_process_and_of_its_group_count(tmp_path, monkeypatch):
-    (tmp_path / "memory.max").write_text("5000\n")
-    (tmp_path / "memory.current").write_text("2000\n")
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+def limits(folder, most, now, **names):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names.get("most", "memory.max")).write_text(f"{most}\n")
+    (folder / names.get("now", "memory.current")).write_text(f"{now}\n")
+
+
+def test_limits_of_control_groups_count_up_to_the_top(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CGROUP", tmp_path / "groups")
+    monkeypatch.setattr(memory, "GROUPS", tmp_path / "mine")
+    (tmp_path / "mine").write_text("0::/user/job\n")
+    limits(tmp_path / "groups", 5000, 2000)  # as a container sees it
     assert memory.available() == 3000
-    (tmp_path / "memory.max").write_text("max\n")
+    limits(tmp_path / "groups" / "user", 4000, 2000)
+    limits(tmp_path / "groups" / "user" / "job", "max", 2000)
+    assert memory.available() == 2000
+    (tmp_path / "mine").write_text("0::/elsewhere\n")
+    (tmp_path / "groups" / "memory.max").write_text("max\n")
+    assert memory.available() > 10**6
+
+
+def test_limits_of_the_first_version_of_control_groups_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "GROUPS", tmp_path / "mine")
+    (tmp_path / "mine").write_text("12:cpu,cpuacct:/job\n5:memory:/job\n1:name=systemd:/job\n")
+    names = {"most": "memory.limit_in_bytes", "now": "memory.usage_in_bytes"}
+    limits(tmp_path / "memory" / "job", 7000, 3000, **names)
+    assert memory.available() == 4000
+    limits(tmp_path / "memory" / "job", 2**63 - 4096, 3000, **names)
     assert memory.available() > 10**6
 
 

@@ -89,7 +89,8 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
     assert "Traceback" not in err
     files = sorted(str(path.relative_to(tmp_path / "r")) for path in (tmp_path / "r").rglob("*.*"))
     folders = [run_at(tmp_path / "r", run).name for run in (1, 2)]
-    assert files == ["convergence.png", "convergence.svg", "index.sqlite"] + [
+    figure = "convergence,cycles=3,runs=2"
+    assert files == [f"{figure}.png", f"{figure}.svg", "index.sqlite"] + [
         f"{folder}/{name}" for folder in folders for name in ("log.parquet", "run.json", "scenario.toml")
     ]
     facts = about(tmp_path / "r", 2)
@@ -97,6 +98,7 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
         "status": "finished", "run": 2, "seed": 2, "cycles": 3, "nodes": 40, "threads": 2,
     }  # fmt: skip
     assert facts["scenario_file"] == str(learning)
+    assert facts["command"] == f"golfsim run {learning} --set cycles=3 --set runs=2"
     assert facts["times"].keys() == {"setup_s", "cycles_s"}
     frame = load(tmp_path / "r")
     measured = set(zip(frame["run"], frame["seed"], frame["cycle"], strict=True))

@@ -57,7 +57,7 @@ def test_the_quickstart_runs_by_its_name(golfsim_, tmp_path):
     told = golfsim_("run", "quickstart", *short, NUMBA_DISABLE_JIT="1")
     assert told == "results in results/quickstart\n"
     assert golfsim.load(tmp_path / "results/quickstart")["cycle"].max() == 5
-    assert (tmp_path / "results/quickstart/convergence.png").is_file()
+    assert (tmp_path / "results/quickstart/convergence,cycles=5,data.train=300.png").is_file()
     about = json.loads(next((tmp_path / "results/quickstart").rglob("run.json")).read_text())
     assert about["scenario_file"].endswith("golfsim/_scenarios/quickstart.toml")
 

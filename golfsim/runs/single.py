@@ -112,7 +112,7 @@ def perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
 def _perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
     begun = time.perf_counter()
     with telling(task.point.scenario):
-        _check_content(task)
+        check_content(task)
         simulation, notes = checkpoint.resumed(
             lambda: Simulation(task.point.scenario, task.run, task.threads, task.paranoid), task.folder
         )
@@ -140,7 +140,7 @@ def _perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
     )
 
 
-def _check_content(task: Task) -> None:
+def check_content(task: Task) -> None:
     """Refuse a run whose sources, data or files differ from those it was planned with: its hash would differ."""
     if hash_of(task.point.scenario, task.run) != task.hash:
         raise UserError(

@@ -1,10 +1,6 @@
 """The same runs on a Dask cluster: a real scheduler and real worker processes, one of which is killed in the middle."""
 
-import os
-import re
 import signal
-import subprocess
-import sys
 import time
 from contextlib import nullcontext
 
@@ -12,10 +8,12 @@ import pytest
 from helpers import AVERAGING, HERE, tree
 
 from golfsim.core.errors import UserError
-from golfsim.runs import batch, cluster
+from golfsim.runs import batch, cluster, connection
 from golfsim.scenario.model import Scenario
 
 distributed = pytest.importorskip("distributed", reason='pip install "golfsim[cluster]"')
+from clusters import Processes  # noqa: E402
+
 pytestmark = [pytest.mark.slow, pytest.mark.needs_jit]
 
 PEERS = {"name": "peers", "use": "uniform"}
@@ -34,26 +32,12 @@ def rows(folder):
 @pytest.fixture
 def dask(tmp_path):
     """The address of a scheduler, and its two worker processes."""
-    started = []
-
-    def start(*words):
-        environment = os.environ | {"DASK_DISTRIBUTED__WORKER__DAEMON": "False"}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]],
-            stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path,
-        )  # fmt: skip
-        started.append(process)
-        return process
-
-    scheduler = start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-    address = next(m[1] for m in (re.search(r"Scheduler at:\s+(tcp://\S+)", line) for line in scheduler.stderr) if m)
-    workers = [start("dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard") for _ in range(2)]
-    with distributed.Client(address) as client:
-        client.wait_for_workers(2, timeout=60)
+    processes = Processes(tmp_path)
+    address = processes.scheduler()
+    workers = [processes.worker() for _ in range(2)]
+    processes.wait_for(2)
     yield address, workers
-    for process in started:
-        process.kill()
-        process.wait()
+    processes.end()
 
 
 def test_a_cluster_gives_the_same_rows(dask, tmp_path):
@@ -158,7 +142,7 @@ def test_a_protocol_next_to_the_scenario_is_found_and_its_changes_are_noticed(da
         assert set(frame.loc[frame["metric"] == "count", "value"]) == {count}
 
 
-def test_a_worker_with_another_golfsim_is_refused(dask, tmp_path, monkeypatch):
+def test_a_run_that_every_worker_refuses_fails_with_the_reason(dask, tmp_path, monkeypatch):
     from golfsim.runs import store
 
     address, _ = dask
@@ -168,15 +152,8 @@ def test_a_worker_with_another_golfsim_is_refused(dask, tmp_path, monkeypatch):
     assert "workers of a cluster need the same golfsim" in made.complaint()
 
 
-def test_a_cluster_of_our_own_on_this_machine(tmp_path):
-    made = batch.run(scenario(runs=1), tmp_path / "there", batch.Execution(workers=2, scheduler="local"))
-    assert not made.failures
-    batch.run(scenario(runs=1), tmp_path / "here", batch.Execution())
-    assert rows(tmp_path / "here") == rows(tmp_path / "there")
-
-
 def test_a_scheduler_that_does_not_answer_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "SECONDS_TO_CONNECT", 1)
+    monkeypatch.setattr(connection, "SECONDS_TO_CONNECT", 1)
     begun = time.monotonic()
     with pytest.raises(UserError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9") as caught:
         batch.run(scenario(), tmp_path, batch.Execution(scheduler="tcp://127.0.0.1:9"))

@@ -18,13 +18,18 @@ def fetch(
         str, typer.Argument(help="Data set that is not bundled, e.g. mnist.", autocompletion=completion.sets)
     ],
 ) -> None:
-    """Download a data set into the cache and verify its checksum. An interrupted download resumes."""
+    """Download a data set into the cache and verify its checksum. An interrupted download resumes.
+
+    A file without a published checksum is compared with its first download.
+    """
     from golfsim.data import fetch as fetching
+    from golfsim.data.cards import card_of
+    from golfsim.data.first_download import notes
     from golfsim.runs import progress
 
     with progress.downloading() as told:
         path = fetching.fetch(name, told)
-    print(f"{name} is in {path}")
+    print("\n".join([f"{name} is in {path}", *notes(card_of(name))]))
 
 
 def new_protocol(

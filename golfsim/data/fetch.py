@@ -2,6 +2,7 @@
 
 A card (`data/<name>.toml`) describes a data set and its sources. Sets that are too large to be bundled are downloaded
 once into a cache. The sources are tried in their order; each file is checked, written to a temporary name and renamed.
+A file without a published checksum is compared with its first download.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from golfsim.core.files import checksum
 from golfsim.core.paths import user_cache
 from golfsim.core.words import counted
 from golfsim.data.cards import Card, card_of
+from golfsim.data.first_download import record, record_of, recorded
 
 if TYPE_CHECKING:
     import requests
@@ -58,6 +60,7 @@ def fetch_card(card: Card, progress: Downloaded = lambda *_: None) -> Path:
     failures = []
     try:
         if complete(card):
+            record(card, folder_of(card))
             return folder_of(card)
         for source in card.sources:
             try:
@@ -91,11 +94,27 @@ def folder_of(card: Card) -> Path:
 
 def complete(card: Card) -> bool:
     """Return whether every file of a fetched set exists and agrees with the card."""
-    return all(_is_right(folder_of(card) / file["name"], file) for file in card.files)
+    return not damaged(card, folder_of(card))
 
 
-def _is_right(path: Path, file: Mapping[str, Any]) -> bool:
-    return path.is_file() and file.get("sha256") in (None, checksum(path))
+def damaged(card: Card, folder: Path) -> str:
+    """Return which file of a set in `folder` is missing, or differs from its checksum; empty if all are right."""
+    known = recorded(card)
+    for file in card.files:
+        name, published = str(file["name"]), file.get("sha256")
+        expected = published or known.get(name)
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if expected is not None and checksum(folder / name) != expected:
+            return f"{name} is not the file that the card describes" if published else _unlike_first(card, name)
+    return ""
+
+
+def _unlike_first(card: Card, name: str) -> str:
+    return (
+        f"{name} differs from the first download, whose checksum is recorded in {record_of(card)}; "
+        "delete that file if the source has published other data"
+    )
 
 
 def _from_source(card: Card, source: Mapping[str, Any], progress: Downloaded) -> Path:
@@ -104,9 +123,9 @@ def _from_source(card: Card, source: Mapping[str, Any], progress: Downloaded) ->
         fresh = Path(aside) / card.name
         fresh.mkdir(mode=0o700)
         get(card, source, fresh, progress)
-        for file in card.files:
-            if not _is_right(fresh / file["name"], file):
-                raise Damaged(f"{file['name']} is not the file that the card describes")
+        if why := damaged(card, fresh):
+            raise Damaged(why)
+        record(card, fresh)
         target = folder_of(card)
         if target.exists():
             target.rename(Path(aside) / "old")
@@ -203,6 +222,8 @@ def _request(url: str, have: int) -> requests.Response:
         answer = requests.get(url, headers=headers, stream=True, timeout=(10, 60))
         if answer.status_code != 416:
             answer.raise_for_status()
+        if url.startswith("https:") and not all(part.url.startswith("https:") for part in (*answer.history, answer)):
+            raise NotFetched("the server redirects to a connection without encryption")
     except requests.RequestException as error:
         raise NotFetched(_plain(error)) from error
     return answer

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
 from golfsim.data.cards import Card, card_of, data_folder
-from golfsim.data.fetch import complete, folder_of
+from golfsim.data.fetch import damaged, folder_of
 from golfsim.data.files import Unscaled
 
 
@@ -56,7 +56,10 @@ def _bundled(card: Card) -> Path:
 
 
 def _fetched(card: Card) -> Path:
-    if not complete(card):
+    why = damaged(card, folder_of(card))
+    if why and folder_of(card).is_dir():
+        raise _damaged(card, why)
+    if why:
         raise UserError(
             f"“{card.name}” has not been fetched yet", key="data.set", hint=f"run: golfsim data fetch {card.name}"
         )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import hashlib
 import io
+import ipaddress
 import os
 import pickle
+import shutil
+import ssl
 import stat
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +27,7 @@ from helpers import archive_of
 
 from golfsim.core.errors import UserError
 from golfsim.data import fetch as fetching
+from golfsim.data import first_download
 from golfsim.data.cards import Card
 from golfsim.data.config import DataConfig
 from golfsim.data.fetch import NotFetched, complete, copy_member, fetch, fetch_card, folder_of, unpickle_arrays
@@ -297,6 +303,104 @@ def test_a_susy_file_of_another_form_is_refused(server: Server, cache: Path, con
     with pytest.raises(UserError, match=says):
         fetch_card(susy_card(server.base, 100))
     assert leftovers(cache) == []
+
+
+# Without a published checksum
+
+
+def test_every_address_of_a_card_is_encrypted() -> None:
+    bases = [str(source["base"]) for card in cards().values() for source in card.sources if source["kind"] == "url"]
+    assert bases
+    assert [base for base in bases if not base.startswith("https://")] == []
+
+
+def test_a_first_download_is_recorded_and_later_ones_are_compared_with_it(server: Server, cache: Path) -> None:
+    server.files["SUSY.csv.gz"] = as_gzip(susy_rows(200))
+    card = susy_card(server.base, 100)
+    folder = fetch_card(card)
+    digest = hashlib.sha256((folder / "susy.npz").read_bytes()).hexdigest()
+    assert (cache / "checksums/susy.sha256").read_text() == f"{digest}  susy.npz\n"
+    (note,) = first_download.notes(card)
+    assert digest in note
+    shutil.rmtree(folder)
+    assert hashlib.sha256((fetch_card(card) / "susy.npz").read_bytes()).hexdigest() == digest
+    shutil.rmtree(folder)
+    server.files["SUSY.csv.gz"] = as_gzip(susy_rows(200)[::-1])
+    with pytest.raises(UserError, match=r"susy\.npz differs from the first download.*checksums/susy\.sha256"):
+        fetch_card(card)
+    assert not folder.exists()
+    (cache / "checksums/susy.sha256").unlink()
+    assert fetch_card(card) == folder
+
+
+def test_a_changed_file_without_a_published_checksum_is_refused_when_it_is_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files["SUSY.csv.gz"] = as_gzip(susy_rows(1000))
+    card = susy_card(server.base, 500)
+    folder = fetch_card(card)
+    with np.load(folder / "susy.npz", allow_pickle=False) as kept:
+        arrays = dict(kept)
+    arrays["x"][0, 0] += 1
+    np.savez(folder / "susy.npz", **arrays)
+    monkeypatch.setattr("golfsim.data.loading.card_of", lambda _: card)
+    with pytest.raises(UserError, match=r"“susy” is damaged: .*differs from the first download"):
+        load(DataConfig(set="susy"), 1, Path())
+    fetch_card(card)
+    assert load(DataConfig(set="susy"), 1, Path()).x.shape == (400, 18)
+
+
+def test_a_redirection_to_an_open_connection_is_refused(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography", reason='pip install "golfsim[cluster]"')
+    server.files["SUSY.csv.gz"] = as_gzip(susy_rows(200))
+    with encrypted(tmp_path, f"{server.base}SUSY.csv.gz") as (base, certificate):
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+        with pytest.raises(UserError, match="redirects to a connection without encryption"):
+            fetch_card(susy_card(base, 100))
+
+
+@contextmanager
+def encrypted(folder: Path, elsewhere: str) -> Iterator[tuple[str, Path]]:
+    """A server with a certificate of its own that redirects every request."""
+
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", elsewhere)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own_certificate(folder))
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Redirecting)
+    http.socket = context.wrap_socket(http.socket, server_side=True)
+    threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield f"https://127.0.0.1:{http.server_port}/", own_certificate(folder)
+    http.shutdown()
+    http.server_close()
+
+
+def own_certificate(folder: Path) -> Path:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    path = folder / "certificate.pem"
+    if path.exists():
+        return path
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number()).not_valid_before(now)
+    builder = builder.not_valid_after(now + datetime.timedelta(days=1)).add_extension(here, critical=False)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    certificate = builder.sign(key, hashes.SHA256())
+    path.write_bytes(key.private_bytes(*form) + certificate.public_bytes(serialization.Encoding.PEM))
+    return path
 
 
 # Packages

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+UNUSED_DAYS = 30
 
 
 def _to_disk(path: str) -> None:
@@ -30,6 +34,14 @@ def _umask() -> int:
 
 
 _lock = threading.Lock()
+
+
+def forget_unused(folder: Path) -> None:
+    """Delete the folders below a folder of the cache that were not used for UNUSED_DAYS days."""
+    for old in folder.iterdir():
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > UNUSED_DAYS * 86400:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def checksum(path: Path) -> str:

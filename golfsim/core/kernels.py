@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
-import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,15 +16,16 @@ import numba
 import numba.core.registry
 
 from golfsim.core.errors import UserError
-from golfsim.core.paths import private, user_cache
+from golfsim.core.files import forget_unused
+from golfsim.core.paths import cannot_cache, private, user_cache
 from golfsim.core.provenance import ROOTS, WITH_KERNELS, digest_of, sources
 
-UNUSED_DAYS = 30
 CPU = "GOLFSIM_CPU"  # “native”: compile for this processor
 DEBUG = "GOLFSIM_DEBUG"  # “1”: kernels check every index
 CHECKED = os.environ.get(DEBUG) == "1"
 BASELINES = {"x86_64": "x86-64-v3", "AMD64": "x86-64-v3"}  # by machine; other machines use LLVM's “generic”
 NEEDED = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # what x86-64-v3 adds to x86-64-v2
+_warn: Callable[[str], None] = warnings.warn
 USERS = "golfsim_user_"  # prefix of the names of modules that a scenario loads from a user's file
 
 
@@ -82,8 +82,12 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 @contextmanager
-def when_compiling(tell: Callable[[], None]) -> Iterator[None]:
-    """Call `tell` once if a kernel is compiled in this block and not loaded from the disk."""
+def when_compiling(tell: Callable[[], None], warn: Callable[[str], None] = warnings.warn) -> Iterator[None]:
+    """Call `tell` once if a kernel is compiled in this block and not loaded from the disk.
+
+    Call `warn` with a message, once per process, if compiled code cannot be stored on the disk.
+    """
+    global _warn
     from numba.core import event
 
     class FirstTime(event.Listener):  # type: ignore[misc]
@@ -96,8 +100,12 @@ def when_compiling(tell: Callable[[], None]) -> Iterator[None]:
 
         def on_end(self, happened: Any) -> None: ...
 
-    with event.install_listener("numba:compile", FirstTime()):
-        yield
+    before, _warn = _warn, warn
+    try:
+        with event.install_listener("numba:compile", FirstTime()):
+            yield
+    finally:
+        _warn = before
 
 
 def _compiled(function: Callable[..., Any], **more: Any) -> Any:
@@ -111,9 +119,32 @@ def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
-        return numba.njit(cache=True, **options)(function)
+        compiled = numba.njit(cache=True, **options)(function)
     finally:
         numba.config.CACHE_DIR = before
+    _store_if_possible(compiled)
+    return compiled
+
+
+def _store_if_possible(compiled: Any) -> None:
+    """Let a compiled function be used also if its code cannot be stored, e.g. since the disk is full."""
+    stored = getattr(compiled, "_cache", None)  # plain Python, without the compiler, has none
+    if stored is None:
+        return
+    save = stored.save_overload
+
+    def save_overload(*content: Any) -> None:
+        try:
+            save(*content)
+        except OSError as error:
+            _warn_once(str(cannot_cache(error)).replace("\n    ", "; "))
+
+    stored.save_overload = save_overload
+
+
+@cache
+def _warn_once(message: str) -> None:
+    _warn(f"compiled code is not stored: {message}")
 
 
 def cache_folder(source: Path, users: bool = False) -> Path | None:
@@ -135,14 +166,8 @@ def _folder_for(beside: str) -> Path | None:
         new = not (user_cache() / "kernels" / name).is_dir()
         folder = private("kernels", name)  # numba stores and loads pickles there
         if new:
-            _forget_unused(folder.parent)
+            forget_unused(folder.parent)
         os.utime(folder)
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
-
-
-def _forget_unused(folder: Path) -> None:
-    for old in folder.iterdir():
-        if time.time() - old.stat().st_mtime > UNUSED_DAYS * 86400:
-            shutil.rmtree(old, ignore_errors=True)

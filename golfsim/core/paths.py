@@ -7,7 +7,10 @@ import os
 import stat
 from pathlib import Path
 
+from golfsim.core.errors import UserError
+
 INDEX = "index.sqlite"  # the index of a folder of results
+MISSING = os.strerror(errno.ENOENT)
 
 
 def user_cache() -> Path:
@@ -58,12 +61,29 @@ def unreadable(path: Path) -> str:
     """Return why a path cannot be read as a file, or an empty text: reading a pipe or a device might never end."""
     try:
         if path.is_file():
-            return ""
+            return not_text(path)
         if path.is_dir():
             return "this is a folder, not a file"
-        return "this is a pipe or a device, not a file" if path.exists() else os.strerror(errno.ENOENT)
+        return "this is a pipe or a device, not a file" if path.exists() else MISSING
     except (OSError, ValueError) as error:
         return str(getattr(error, "strerror", None) or error)
+
+
+def not_text(path: Path) -> str:
+    """Return why a path cannot be recorded in `run.json`, scenarios and the index, or an empty text."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        return "this path is not UTF-8 text; rename the file or folder"
+    return ""
+
+
+def cannot_cache(error: OSError) -> UserError:
+    """Return the error about a cache that cannot be written."""
+    return UserError(
+        f"cannot write to the cache {user_cache()}: {error.strerror or error}",
+        hint="free some space, or set GOLFSIM_CACHE to another folder",
+    )
 
 
 def private(*names: str) -> Path:

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
-from golfsim.core.paths import user_cache
+from golfsim.core.paths import cannot_cache, user_cache
 from golfsim.core.words import counted
 from golfsim.data.cards import Card, card_of
 from golfsim.data.first_download import record, record_of, recorded
@@ -68,9 +68,7 @@ def fetch_card(card: Card, progress: Downloaded = lambda *_: None) -> Path:
             except NotFetched as why:
                 failures.append(f"{source.get('base') or source['package']}: {why}")
     except OSError as error:
-        raise UserError(
-            f"cannot write to the cache: {error}", hint="free some space, or set GOLFSIM_CACHE to another folder"
-        ) from error
+        raise cannot_cache(error) from error
     raise UserError(
         "\n    ".join([f"no source could provide “{card.name}”:", *failures]),
         hint=f"connect to the internet and try again, or put the files of {card.source} into {folder_of(card)}",

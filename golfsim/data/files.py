@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
-import os
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +16,7 @@ from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.memory import available, readable
-from golfsim.core.paths import is_file
+from golfsim.core.paths import MISSING, unreadable
 from golfsim.core.words import counted
 from golfsim.data import public
 from golfsim.data.config import MOST_CATEGORIES, DataConfig
@@ -33,10 +28,11 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 100_000  # of a table: each column is processed separately
 LONGEST_HEADER = 1 << 26  # bytes
 MOST_VALUES = 2**31  # records × features that a sparse file may expand to
-MISSING = (  # values that pandas takes as missing by default
+NO_VALUE = (  # values that pandas takes as missing by default
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
+ABSENT = ("NoneType", "NAType", "NaTType")  # the types of missing values
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -66,53 +62,6 @@ class Unscaled:
                 total.update(np.ascontiguousarray(array).data if array.size else b"")
         return total.hexdigest()
 
-    def laid_out(self, folder: Path) -> Path:
-        """Write the arrays for `mapped` below `folder`, unless they exist, and return their folder."""
-        place = folder / self.digest()
-        if not place.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            aside = Path(tempfile.mkdtemp(dir=folder))
-            try:
-                self._save(aside)
-                with suppress(OSError):  # another process was faster
-                    os.replace(aside, place)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-        return place
-
-    def _save(self, folder: Path) -> None:
-        arrays = {"x": self.x, "y": self.y, "test_x": self.test_x, "test_y": self.test_y}
-        for side, columns in (("column", self.columns), ("test-column", self.test_columns)):
-            arrays |= {f"{side}-{i}": columns[name] for i, name in enumerate(self.columns) if name in columns}
-        for name, array in arrays.items():
-            if array is not None:
-                np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        names = {"features": self.features, "classes": self.classes, "columns": list(self.columns)}
-        (folder / "names.json").write_text(json.dumps(names), encoding="utf-8")
-
-    @classmethod
-    def mapped(cls, place: Path) -> Unscaled:
-        """Return the records that `laid_out` wrote, mapped into memory.
-
-        Processes share them, and only the parts that are used are read.
-        """
-        names = json.loads((place / "names.json").read_text(encoding="utf-8"))
-
-        def array(name: str) -> Any:
-            file = place / f"{name}.npy"
-            return np.load(file, mmap_mode="r", allow_pickle=False) if file.exists() else None
-
-        def columns(side: str) -> dict[str, Any]:
-            found = {name: array(f"{side}-{i}") for i, name in enumerate(names["columns"])}
-            return {name: values for name, values in found.items() if values is not None}
-
-        found = cls(
-            array("x"), array("y"), tuple(names["features"]), tuple(names["classes"]),
-            array("test_x"), array("test_y"), columns("column"), columns("test-column"),
-        )  # fmt: skip
-        found.__dict__["_digest"] = place.name
-        return found
-
 
 def read(config: DataConfig, folder: Path) -> Unscaled:
     """Read `data.file` and, if given, `data.test_file`; paths are relative to `folder`."""
@@ -134,8 +83,11 @@ def _refuse(key: str, what: str, hint: str | None = None) -> NoReturn:
 
 def _existing(name: str, folder: Path, key: str) -> Path:
     path = folder / name
-    if not is_file(path):
+    why = unreadable(path)
+    if why == MISSING:
         _refuse(key, f"there is no file {path}", "the path is relative to the scenario file")
+    if why:
+        _refuse(key, f"{path}: {why}")
     _refuse_huge(path, path.stat().st_size, key)
     return path
 
@@ -237,7 +189,7 @@ def _csv(path: Path, as_text: set[str]) -> pd.DataFrame:
     options: dict[str, Any] = {}
     if as_text:
         header = pd.read_csv(path, skipinitialspace=True, nrows=0).columns
-        missing = {name: MISSING for name in header if name not in as_text}
+        missing = {name: NO_VALUE for name in header if name not in as_text}
         options = {"dtype": dict.fromkeys(as_text, str), "keep_default_na": False, "na_values": missing}
     table: pd.DataFrame = pd.read_csv(path, skipinitialspace=True, low_memory=False, **options)
     return table
@@ -292,9 +244,13 @@ def _categories(table: pd.DataFrame) -> dict[str, list[str]]:
         column = table[name]
         if public.has_numbers(column):
             continue
-        if not all(isinstance(value, str) for value in column.dropna().unique()):
+        try:
+            distinct = list(column.dropna().unique())
+        except TypeError:  # lists and tables cannot be compared
+            distinct = [None]
+        if not all(isinstance(value, str) for value in distinct):
             _refuse("data.file", f"column “{name}” is neither numbers nor text", "convert it to numbers, or remove it")
-        values = sorted(column.dropna().unique())
+        values = sorted(distinct)
         if len(values) > MOST_CATEGORIES:
             _refuse(
                 "data.file",
@@ -476,17 +432,23 @@ def _class_values(labels: NDArray[Any], key: str) -> NDArray[Any]:
 
 
 def _comparable(labels: NDArray[Any], key: str) -> NDArray[Any]:
-    """Return labels as text or numbers; raise an error if one is missing."""
+    """Return labels as text or numbers; raise an error if one is missing or of another kind."""
     if labels.dtype.kind in "biu":
         return labels
-    missing = [not (isinstance(label, str) or _is_finite(label)) for label in labels]
-    if any(missing):
-        _refuse(key, f"record {missing.index(True) + 1} has no label", "add the label, or remove the record")
+    for record, label in enumerate(labels, start=1):
+        if wrong := _wrong_label(label):
+            _refuse(key, f"record {record} {wrong}", "correct the label, or remove the record")
     return labels if labels.dtype.kind == "f" else labels.astype(str)
 
 
-def _is_finite(label: Any) -> bool:
-    return isinstance(label, int | float | np.number) and bool(np.isfinite(label))
+def _wrong_label(label: Any) -> str:
+    """Return what is wrong with a label, which may be any value of a table; integers may have any size."""
+    if isinstance(label, float | np.floating) and not np.isfinite(label):
+        return "has no label" if np.isnan(label) else "has an infinite label"
+    if isinstance(label, str | int | float | np.number | np.bool_) and not isinstance(label, np.timedelta64):
+        return ""
+    kind = type(label).__name__
+    return "has no label" if kind in ABSENT else f"has a label that is neither a number nor text ({kind})"
 
 
 def _indexed(labels: NDArray[Any], values: NDArray[Any], key: str) -> NDArray[np.int32]:

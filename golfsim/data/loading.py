@@ -6,6 +6,7 @@ import functools
 import hashlib
 import math
 import struct
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError
 from golfsim.core.memory import available, readable
+from golfsim.core.paths import private
 from golfsim.core.words import counted
-from golfsim.data import files, public
+from golfsim.data import array_cache, files, public
 from golfsim.data.cards import Card, card_of, cards, data_folder
 from golfsim.data.config import DataConfig
-from golfsim.data.fetch import cache_folder, complete, folder_of
+from golfsim.data.fetch import complete, folder_of
 from golfsim.data.files import Unscaled
 from golfsim.data.generate import GENERATORS, features_of
 from golfsim.data.known_sets import read_card
@@ -176,7 +178,7 @@ def share(configs: Iterable[DataConfig], folder: Path) -> dict[Key, Path]:
         if not (card and card.kind == "generated"):
             raw = _read(card, config, folder)
             with suppress(OSError):  # no space: each process will read the set itself
-                found[_key(card, config, folder)] = raw.laid_out(cache_folder() / "arrays")
+                found[_key(card, config, folder)] = array_cache.stored(raw, private("arrays"))
     return found
 
 
@@ -185,11 +187,18 @@ def _read(card: Card | None, config: DataConfig, folder: Path) -> Unscaled:
     key = _key(card, config, folder)
     if key not in _kept_sets:
         _kept_sets.pop(next(iter(_kept_sets)), None) if len(_kept_sets) >= KEPT_SETS else None
-        if key in shared:
-            _kept_sets[key] = Unscaled.mapped(shared[key])
-        else:
-            _kept_sets[key] = read_card(card) if card else files.read(config, folder)
+        found = _mapped(shared[key]) if key in shared else None
+        _kept_sets[key] = found or (read_card(card) if card else files.read(config, folder))
     return _kept_sets[key]
+
+
+def _mapped(place: Path) -> Unscaled | None:
+    """Return the arrays of another process, or None with a warning if they are damaged."""
+    try:
+        return array_cache.mapped(place)
+    except array_cache.Damaged as damage:
+        warnings.warn(f"{damage}; the set is read from its source", stacklevel=2)
+        return None
 
 
 KEPT_SETS = 4

@@ -33,7 +33,7 @@ class Progress:
         self.under_way: dict[str, tuple[Task, int]] = {}  # by hash: the run, and its cycle
         self._earlier: dict[str, float] = {}  # by hash: the share of a resumed run that was complete before
         self._begun = time.monotonic()
-        self._compiling = False
+        self._noted: set[str] = set()
 
     def begin(self, task: Task) -> None:
         """Note that a run begins."""
@@ -51,10 +51,11 @@ class Progress:
         self.failed += outcome.status == "failed"
 
     def note(self, text: str) -> None:
-        """Show a message, e.g. that a run is resumed; the message about compilation is shown once."""
-        if text != COMPILING or not self._compiling:
+        """Show a message, e.g. that a run is resumed; warnings and the message about compilation are shown once."""
+        if text not in self._noted:
             self._say(text)
-        self._compiling |= text == COMPILING
+        if text == COMPILING or text.startswith("warning: "):
+            self._noted.add(text)
 
     def _say(self, text: str) -> None: ...
 

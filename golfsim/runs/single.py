@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from golfsim.core.errors import IndexOutOfRange, UserError, nearest
 from golfsim.core.files import write_whole
 from golfsim.core.kernels import USERS, when_compiling
+from golfsim.core.paths import not_text
 from golfsim.core.provenance import about_this_machine, code_version
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.checking import random_uses
@@ -105,7 +106,7 @@ def run(
 
 def perform(task: Task, told: Reporting, interrupt: Interrupt) -> Outcome:
     """Execute one run, from its last checkpoint if it has one, and write its log."""
-    with when_compiling(lambda: told.note(COMPILING)):
+    with when_compiling(lambda: told.note(COMPILING), lambda text: told.note(f"warning: {text}")):
         return _perform(task, told, interrupt)
 
 
@@ -192,6 +193,8 @@ def code_notes(path: Path) -> list[str]:
 def prepare(out: Path) -> None:
     """Create the folder of results, and check before a long run that it is writable."""
     try:
+        if why := not_text(out):
+            raise ValueError(why)
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
             pass

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -209,9 +210,15 @@ def serve() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of a protocol is not for the main process
     tasks: SimpleQueue[dict[str, Any]] = SimpleQueue()
     interrupt = Interrupt()
+    warnings.showwarning = _warn  # type: ignore[assignment]
     threading.Thread(target=_obey, args=(tasks, interrupt), daemon=True).start()
     while True:
         _say(master, "done", vars(_made(tasks.get(), _telling(master), interrupt)))
+
+
+def _warn(message: Any, *place: Any) -> None:
+    """Print a warning in one line, without the place in the code."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 def _made(packed: dict[str, Any], told: Reporting, interrupt: Interrupt) -> Outcome:

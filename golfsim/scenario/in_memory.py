@@ -17,6 +17,7 @@ import numpy as np
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.files import write_whole
+from golfsim.core.paths import cannot_cache
 from golfsim.data.fetch import cache_folder
 
 if TYPE_CHECKING:
@@ -132,6 +133,5 @@ def _kept(content: bytes, suffix: str) -> Path:
         if not path.is_file():
             write_whole(path, lambda aside: aside.write_bytes(content))
     except OSError as error:
-        hint = "free some space, or set GOLFSIM_CACHE to another folder"
-        raise UserError(f"cannot write to the cache: {error}", hint=hint) from None
+        raise cannot_cache(error) from None
     return path

@@ -105,10 +105,11 @@ def explain(
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path_in(tree, detail), []).append(detail)
     meant = _misspelt(by_path)
+    left_out = {*meant.values(), *_enclosing(by_path)}
     found = [
         _tell(path, details, model, meant.get(path), around or Neighbours())
         for path, details in by_path.items()
-        if path not in meant.values() and not _lies_deeper(path, by_path)
+        if path not in left_out
     ]
     return [Problem(prefix + problem.path, problem.what, problem.hint) for problem in found if problem]
 
@@ -133,15 +134,15 @@ def _misspelt(by_path: Mapping[KeyPath, list[ErrorDetails]]) -> dict[KeyPath, Ke
     for path, details in by_path.items():
         if details[0]["type"] == "extra_forbidden":
             beside = [str(other[-1]) for other in missing if other[:-1] == path[:-1]]
-            close = closest(str(path[-1]), beside)
+            close = closest(str(path[-1]), beside) if beside else None
             if close is not None:
                 found[path] = (*path[:-1], close)
     return found
 
 
-def _lies_deeper(path: KeyPath, by_path: Iterable[KeyPath]) -> bool:
-    """Return whether another branch of a union finds the error inside the value at this path."""
-    return any(len(other) > len(path) and other[: len(path)] == path for other in by_path)
+def _enclosing(paths: Iterable[KeyPath]) -> set[KeyPath]:
+    """Return the paths inside whose values another branch of a union finds the error."""
+    return {path[:length] for path in paths for length in range(len(path))}
 
 
 def _tell(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, PrivateAttr, ValidationError
 
 from golfsim.core.errors import UserError, nearest
-from golfsim.core.paths import is_file, scenario_file
+from golfsim.core.paths import MISSING, scenario_file, unreadable
 from golfsim.core.settings import Settings
 from golfsim.data.config import DataConfig
 from golfsim.data.placement import NodesConfig
@@ -304,9 +304,12 @@ def _check_data(scenario: Scenario) -> Iterable[Problem]:
         yield Problem(("data", "set"), f"there is no data set “{name}”", nearest(name, cards()))
     for key in ("file", "test_file"):
         name = data.get(key)
-        if isinstance(name, str) and not is_file(scenario.folder / name):
+        why = unreadable(scenario.folder / name) if isinstance(name, str) else ""
+        if why == MISSING:
             hint = "the path is relative to the scenario file"
             yield Problem(("data", key), f"there is no file {shown(name)}", hint)
+        elif why:
+            yield Problem(("data", key), f"{shown(name)}: {why}")
 
 
 def _check_transport(scenario: Scenario, layers: Layers) -> Iterable[Problem]:

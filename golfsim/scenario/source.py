@@ -23,6 +23,7 @@ Changes = Mapping[str, Any] | Iterable[str]
 
 BARE = re.compile(r"[\w-]+")
 TIME = "a date or time of TOML"
+MOST_LISTED = 20  # problems of a scenario that are listed
 TWICE = ("Cannot overwrite a value", "this key occurs twice in its table")
 
 
@@ -80,7 +81,7 @@ class Source:
                 wrong.append(f"{place}: {error}")
         if wrong:
             raise ScenarioError(wrong)
-        return new
+        return replace(new, lines=_outside(new.lines, set(new.origin)))
 
     def _change(self, key: str, value: Any, text: str) -> None:
         first = key.split(".")[0]
@@ -132,7 +133,10 @@ class Source:
         """Return an error with one message per problem, in the order of the file; `docs` is the page of the manual."""
         placed = [Problem(self._in_tree(problem.path), problem.what, problem.hint) for problem in found]
         ordered = sorted(dict.fromkeys(placed), key=lambda problem: line_of(self.lines, problem.path) or 0)
-        return ScenarioError([self._message(problem) for problem in ordered], docs or page_for(ordered[0].path))
+        messages = [self._message(problem) for problem in ordered[:MOST_LISTED]]
+        more = len(ordered) - len(messages)
+        messages += [f"{self.file}: and {more:,} more problem{'' if more == 1 else 's'}"] if more else []
+        return ScenarioError(messages, docs or page_for(ordered[0].path))
 
     def _message(self, problem: Problem) -> str:
         changes = [text for path, text in self.origin.items() if problem.path[: len(path)] == path]
@@ -145,6 +149,11 @@ class Source:
             name = self.layer_tables().get(int(path[1]), {}).get("name")
             path = (name, *path[2:]) if isinstance(name, str) and BARE.fullmatch(name) else path
         return ".".join(str(word) if BARE.fullmatch(str(word)) else shown(str(word)) for word in path)
+
+
+def _outside(lines: dict[KeyPath, int], replaced: set[KeyPath]) -> dict[KeyPath, int]:
+    """Return the lines of keys that are not inside a replaced value; a sweep may have thousands of values."""
+    return {p: line for p, line in lines.items() if not any(p[:length] in replaced for length in range(len(p)))}
 
 
 def _packed_time(value: Any) -> dict[str, str]:
@@ -199,6 +208,10 @@ def _options(changes: Changes) -> tuple[str, ...]:
 
 def _assignment(text: str) -> tuple[str, Any]:
     """Parse ``path=value`` from the command line; the value is TOML or a bare word."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ScenarioError([f"--set {text}: not UTF-8 text"]) from None
     key, sign, value = (part.strip() for part in text.partition("="))
     if not sign or not key:
         raise ScenarioError([f"--set {text}: expected path=value, e.g. --set cycles=50"])

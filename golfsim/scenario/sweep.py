@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -66,6 +67,7 @@ def points(scenario: Scenario) -> list[Point]:
     plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
     found: list[Point] = []
     told: set[str] = set()
+    names = _Names()
     cases, axes = _cases(scenario), _axes(scenario)
     number = math.prod([len(cases), *map(len, axes)])
     if number > MOST_POINTS:
@@ -78,16 +80,25 @@ def points(scenario: Scenario) -> list[Point]:
         if repr(values) in told:
             raise UserError("two points of the sweep are equal", key="sweep", hint="remove the value that occurs twice")
         told.add(repr(values))
-        folder = _folder(values, {INDEX, *(point.folder for point in found)})
-        found.append(Point(values, plain.change(changes, where=where) if changes else plain, folder))
+        found.append(Point(values, plain.change(changes, where=where) if changes else plain, names.of(values)))
     return found
 
 
-def _folder(values: Changes, taken: set[str]) -> str:
-    words = [str(v) if k == "case" else f"{k}={v}" for k, v in values.items()]
-    name = re.sub(r"^\.+|[^\w.=,+-]+", "_", ",".join(words)).encode()[:150].decode(errors="ignore")
-    numbered = (f"{name}.{number}" for number in itertools.count(2))
-    return name if name not in taken else next(other for other in numbered if other not in taken)
+class _Names:
+    """The names of the folders of points: unique, readable, and safe on every file system."""
+
+    def __init__(self) -> None:
+        self._taken = {INDEX}
+        self._numbers: dict[str, Iterator[int]] = {}
+
+    def of(self, values: Changes) -> str:
+        """Return a name that no other point has."""
+        words = [str(v) if k == "case" else f"{k}={v}" for k, v in values.items()]
+        name = re.sub(r"^\.+|[^\w.=,+-]+", "_", ",".join(words)).encode()[:150].decode(errors="ignore")
+        numbered = (f"{name}.{number}" for number in self._numbers.setdefault(name, itertools.count(2)))
+        free = name if name not in self._taken else next(other for other in numbered if other not in self._taken)
+        self._taken.add(free)
+        return free
 
 
 def _cases(scenario: Scenario) -> list[tuple[Changes, Changes]]:

@@ -12,7 +12,7 @@ import pytest
 from helpers import AVERAGING, HERE, JIT, learning_tree, tree
 
 from golfsim.core.errors import UserError
-from golfsim.data import loading
+from golfsim.data import array_cache, loading
 from golfsim.runs import batch, dry_run, progress, status, store
 from golfsim.runs.interrupt import Interrupt
 from golfsim.runs.logs import load
@@ -120,7 +120,7 @@ def test_data_is_read_once_and_mapped_into_the_workers(tmp_path, monkeypatch):
 
 def test_what_is_laid_out_for_others_is_all_that_was_read(tmp_path):
     plain = loading._read(loading.card_of("adult"), None, HERE)
-    again = type(plain).mapped(plain.laid_out(tmp_path))
+    again = array_cache.mapped(array_cache.stored(plain, tmp_path))
     for name in ("x", "y", "test_x", "test_y"):
         assert (getattr(again, name) == getattr(plain, name)).all()
     for name in ("columns", "test_columns"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"golfsim checkpoint 1\n"
 DIGEST = 64
+UNPACKING = (zipfile.BadZipFile, zlib.error)
 KEPT = 2  # checkpoints per run: the last one, and one more in case the last one is damaged
 
 
@@ -61,7 +63,7 @@ def load(simulation: Simulation, path: Path) -> None:
         raise UserError(f"{path}: the checkpoint belongs to another run: different {', '.join(differing)}")
     try:
         simulation.restore({key.removeprefix("state/"): value for key, value in arrays.items()})
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: the checkpoint does not match this scenario: {error}") from None
 
 
@@ -71,7 +73,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             return _parts(path, file)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError, MemoryError, *UNPACKING) as error:
         raise UserError(f"{path}: damaged: {error}") from None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim.core.kernels import kernel
-from golfsim.network.delivery import BYTES, DELIVERED, LOST, SENT, answer_arrives, arrives
+from golfsim.network.delivery import BYTES, DELIVERED, LOST, SENT, Wire, answer_arrives, arrives, send_all
 
 LAYER = SimpleNamespace(name="layer")
 
@@ -90,3 +90,55 @@ def test_other_integers_are_taken_as_node_numbers():
     world, _ = a_network(1, 0.0, False)
     there, _ = world.transport.send(LAYER, "request", np.arange(2), np.array([1, 0], np.int64), 5)
     assert there.shape == (2,)
+
+
+@kernel
+def send_one(wire, src, dst, k):
+    return arrives(wire, src, dst, k)
+
+
+def a_wire(loss=0.0, nodes=4, cycle=2, size=5):
+    """A rule of its own: all nodes are online, and there is no cut."""
+    online, side = np.ones(nodes, np.bool_), np.empty(0, np.int8)
+    return Wire(np.uint64(77), cycle, loss, online, side, True, size, np.zeros(4, np.int64))
+
+
+def sent(wire, src, dst, *k, nodes=4):
+    """What `send_all` returns, and which messages arrive."""
+    out = np.zeros(len(dst), np.bool_)
+    wrong = send_all(wire, np.array(k, np.int64), np.array(src, np.int32), np.array(dst, np.int32), nodes, out)
+    return wrong, out.tolist()
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_a_message_is_lost_if_its_draw_is_below_the_loss_and_not_if_both_are_equal(k):
+    drawn = naive.uniform(naive.draw(77, 2, 1, 2 * k))
+    for loss, there in ((drawn, True), (np.nextafter(drawn, 1), False)):
+        wire = a_wire(float(loss))
+        assert send_one(wire, 1, 0, k) == there
+        assert sent(wire, [1], [0], k) == (-1, [there])
+        assert wire.counts.tolist() == [2, 2 * there, 2 * (not there), 10]
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=4), st.sampled_from([0.0, 0.2, 0.5, 1.0]))
+def test_each_of_several_messages_has_its_own_number(numbers, loss):
+    src, dst = np.arange(len(numbers)) % 2, np.zeros(len(numbers), int)
+    online = np.ones(4, np.bool_)
+    expected = [naive.arrives(77, 2, i, 0, i, k, loss, online, []) for i, k in zip(src, numbers, strict=True)]
+    assert sent(a_wire(loss), src, dst, *numbers) == (-1, expected)
+    shared = [naive.arrives(77, 2, i, 0, i, numbers[0], loss, online, []) for i in src]
+    assert sent(a_wire(loss), src, dst, numbers[0]) == (-1, shared)
+
+
+def test_no_message_is_sent_to_no_node_and_node_0_is_a_node():
+    wire = a_wire()
+    assert sent(wire, [3, 2, 1], [-1, 0, 3], 0) == (-1, [False, True, True])
+    assert wire.counts.tolist() == [2, 2, 0, 10]
+
+
+def test_a_receiver_that_does_not_exist_is_named():
+    assert sent(a_wire(), [0, 1, 2], [3, 4, 5], 0)[0] == 4
+    assert sent(a_wire(), [0], [0], 0, nodes=1)[0] == -1
+    world, _ = a_network(1, 0.0, False)
+    with pytest.raises(IndexError, match=r"dst: there is no node 12, only 0 … 11"):
+        world.transport.send(LAYER, "request", np.arange(2), np.array([1, 12]), 5)

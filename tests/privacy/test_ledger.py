@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
-from golfsim.privacy.ledger import HalvingSchedule, Ledger, UniformSchedule, may_visit, spend
+from golfsim.privacy.ledger import HalvingSchedule, Ledger, Schedule, UniformSchedule, may_visit, spend, visits_of
 
 SCHEDULES = st.one_of(st.just(("halving",)), st.tuples(st.just("uniform"), st.integers(1, 6)))
 
@@ -59,6 +60,46 @@ def test_a_halving_schedule_stays_below_epsilon_for_ever(epsilon):
     assert book.metrics()["spent.exhausted"] == 0
 
 
+def test_a_halving_schedule_ends_after_60_visits():
+    book = ledger(("halving",), 1.0, 2)
+    for visit in range(60):
+        assert may_visit(book.budget, 0, 1), visit
+        spend(book.budget, 0, 1)
+    assert not may_visit(book.budget, 0, 1)
+    assert book.left(np.arange(2)).tolist() == [False, True]
+    assert book.metrics()["spent.exhausted"] == 0.5
+
+
+def test_a_uniform_schedule_has_one_visit_unless_it_states_another_number_and_never_none():
+    read = TypeAdapter(Schedule).validate_python
+    assert read({"kind": "uniform"}).visits == 1
+    assert read({"kind": "uniform", "visits": 1}).visits == 1
+    assert isinstance(read({"kind": "halving"}), HalvingSchedule)
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        read({"kind": "uniform", "visits": 0})
+
+
+def test_the_visits_that_spend_the_budget_are_those_of_the_schedule_up_to_a_limit():
+    assert [visits_of(UniformSchedule(kind="uniform", visits=k)) for k in (1, 7, 8, 9, 20)] == [1, 7, 8, 8, 8]
+    assert visits_of(UniformSchedule(kind="uniform", visits=20), 12) == 12
+    visits = visits_of(HalvingSchedule(kind="halving"))
+    book = ledger(("halving",), 1.0)
+    for _ in range(visits):
+        spend(book.budget, 0, 1)
+    assert book.spent()[0] == 15 / 16
+
+
+def test_a_record_beyond_its_budget_is_exhausted_too():
+    book = ledger(("uniform", 2), 1.0, 4)
+    book.visits[:] = [1, 2, 3, 9]
+    units = np.arange(4)
+    assert [may_visit(book.budget, unit, unit + 1) for unit in units] == [True, False, False, False]
+    assert book.left(units).tolist() == [True, False, False, False]
+    assert book.metrics()["spent.exhausted"] == 0.75
+    assert book.charge(units).tolist() == [True, False, False, False]
+    assert book.visits.tolist() == [2, 2, 3, 9]
+
+
 @given(
     schedule=SCHEDULES,
     epsilon=st.sampled_from([0.3, 1.0, 7.0]),
@@ -101,6 +142,16 @@ def test_metrics_are_mean_and_largest_epsilon_and_the_share_of_the_exhausted():
     book = ledger(("uniform", 4), 8.0, 4)
     book.visits[:] = [0, 1, 3, 4]
     assert book.metrics() == {"spent.mean": 4.0, "spent.max": 8.0, "spent.exhausted": 0.25}
+
+
+def test_metrics_include_what_was_spent_elsewhere():
+    book = ledger(("uniform", 4), 8.0, 4)
+    book.visits[:] = [0, 1, 3, 4]
+    assert book.metrics(np.array([3.0, 1.0, 3.0, 1.0])) == {
+        "spent.mean": 6.0,
+        "spent.max": 9.0,
+        "spent.exhausted": 0.25,
+    }
 
 
 def test_a_ledger_without_records_has_no_metrics():

@@ -1,6 +1,7 @@
 """The noise of each mechanism against its distribution, and the ε that its parameters give."""
 
 import math
+from dataclasses import FrozenInstanceError
 
 import naive
 import numpy as np
@@ -263,6 +264,34 @@ def test_an_infinite_epsilon_is_no_noise_at_all(mechanism):
     assert mechanism.epsilon_of(0.0, 2.0) == math.inf
 
 
+@pytest.mark.parametrize("mechanism", [Laplace, GammaNorm])
+def test_a_scale_of_one_has_the_epsilon_of_the_sensitivity(mechanism):
+    assert mechanism.epsilon_of(1.0, 2.0) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "parameters"),
+    [
+        (Laplace, {"epsilon": 1.0, "sensitivity": 2.0}),
+        (RandomResponse, {"epsilon": 1.0, "values": 3}),
+        (PQ, {"p": 0.75, "q": 0.25}),
+    ],
+)
+def test_the_parameters_of_a_mechanism_are_named_and_cannot_be_changed(mechanism, parameters):
+    one = mechanism(**parameters)
+    assert one == mechanism(**parameters)
+    for name in parameters:
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, name, 0.5)
+    with pytest.raises(TypeError, match="positional"):
+        mechanism(*parameters.values())
+
+
+def test_a_guarantee_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        Guarantee(1.0).epsilon = 0.5
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_the_density_ratio_of_laplace_noise_is_at_most_e_to_the_epsilon(epsilon):
     scale = Laplace(epsilon=epsilon, sensitivity=2.0).scale
@@ -335,6 +364,11 @@ def test_the_epsilon_of_p_and_q_is_the_worst_ratio_of_answers(p, q):
     assert PQ.epsilon_of(p, q) == pytest.approx(naive.worst_ratio(naive.bit_probabilities(3, p, q)))
 
 
+@pytest.mark.parametrize(("p", "q"), [(1.0, 0.3), (0.6, 0.0), (1.0, 0.0)])
+def test_a_bit_that_is_always_true_in_one_case_proves_no_epsilon(p, q):
+    assert PQ.epsilon_of(p, q) == math.inf
+
+
 @pytest.mark.parametrize("epsilon", EPSILONS[:-1])
 def test_one_time_rappor_keeps_or_flips_each_bit_alike_and_gives_its_epsilon(epsilon):
     bits = PQ.rappor(epsilon)
@@ -394,6 +428,10 @@ def test_the_rms_error_is_that_of_estimated_shares(rng):
         (Guarantee(None), "not private"),
         (Guarantee(None, note="raw records"), "not private: raw records"),
         (Guarantee(math.inf), "not private"),
+        (
+            Guarantee(None, note="no record leaves its node", released=False),
+            "not applicable: no record leaves its node",
+        ),
         (Guarantee(0.5), "ε = 0.5 per record, proven"),
         (Guarantee(50.0, "node"), "ε = 50 per node, proven"),
         (Guarantee(1.0, "node", "curator trusted"), "ε = 1 per node, proven: curator trusted"),

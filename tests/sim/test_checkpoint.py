@@ -1,6 +1,9 @@
 """A run interrupted and resumed."""
 
+import hashlib
 import io
+import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -208,6 +211,186 @@ def test_state_is_public_arrays_numbers_and_parts():
     assert other.part.array is array
     assert array.tolist() == [5, 5, 5]
     assert other.part._hidden == [0]
+
+
+# Files with a right checksum that golfsim has not written
+
+
+def members_of(path):
+    """The packed files of a checkpoint, by name."""
+    with zipfile.ZipFile(path) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+def packed(members, compression=zipfile.ZIP_STORED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def text(content):
+    return npy(np.frombuffer(content.encode(), np.uint8))
+
+
+def longer_than_its_data(numbers):
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({numbers},), }}".encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
+
+
+def with_fields(body, **fields):
+    """The same archive with other numbers in the entry of its last member, in both places where they are stored."""
+    places = {"flags": (8, 6, "<H"), "method": (10, 8, "<H"), "packed": (20, 18, "<L"), "unpacked": (24, 22, "<L")}
+    changed, entry = bytearray(body), body.rindex(b"PK\x01\x02")
+    (member,) = struct.unpack_from("<L", body, entry + 42)
+    for name, value in fields.items():
+        in_entry, in_member, form = places[name]
+        struct.pack_into(form, changed, entry + in_entry, value)
+        struct.pack_into(form, changed, member + in_member, value)
+    return bytes(changed)
+
+
+VALUE = "state/layer.averaging/value.npy"
+FORGED = {
+    "no archive": lambda members: b"nothing of this kind" * 9,
+    "an archive after something else": lambda members: npy(np.zeros(3)) + packed(members),
+    "no description": lambda members: packed({name: c for name, c in members.items() if name != "about.npy"}),
+    "a description that is no JSON": lambda members: packed(members | {"about.npy": text("{")}),
+    "a description that is a number": lambda members: packed(members | {"about.npy": text("5")}),
+    "a description of great depth": lambda members: packed(members | {"about.npy": text("[" * 100_000)}),
+    "a state that is no array": lambda members: packed(members | {VALUE: b"text"}),
+    "a state of another shape": lambda members: packed(members | {VALUE: npy(np.zeros(3))}),
+    "a log that is no JSON": lambda members: packed(members | {"state/log.npy": text("{")}),
+    "a log of great depth": lambda members: packed(members | {"state/log.npy": text("[" * 100_000)}),
+    "a log that is a list": lambda members: packed(members | {"state/log.npy": text("[1]")}),
+    "a log without cycles": lambda members: packed(members | {"state/log.npy": text("{}")}),
+    "an unknown compression": lambda members: with_fields(packed(members), method=1),
+    "encryption": lambda members: with_fields(packed(members), flags=1),
+    "no compression where some is stated": lambda members: with_fields(
+        packed(members | {"zzz": b"\xff" * 50}), method=8
+    ),
+    "more numbers than any memory": lambda members: packed(members | {VALUE: longer_than_its_data(10**15)}),
+    "more numbers than the file": lambda members: with_fields(
+        packed(members | {"zzz.npy": longer_than_its_data(10**5)}), packed=800_128, unpacked=800_128
+    ),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_checkpoint_that_golfsim_has_not_written_is_refused_with_its_name(tmp_path, forge):
+    path = tmp_path / "state"
+    saved(path, tree(PEERS, AVERAGING), 2)
+    body = forge(members_of(path))
+    path.write_bytes(checkpoint.MAGIC + hashlib.sha256(body).hexdigest().encode() + body)
+    with pytest.raises(UserError, match=r"state: (damaged|the checkpoint does not match)"):
+        checkpoint.load(simulation(tree(PEERS, AVERAGING)), path)
+
+
+def test_an_array_of_objects_is_not_loaded(tmp_path):
+    path = tmp_path / "state"
+    saved(path, tree(PEERS, AVERAGING), 2)
+    objects = io.BytesIO()
+    np.save(objects, np.array([{}, []], object), allow_pickle=True)
+    body = packed(members_of(path) | {"state/objects.npy": objects.getvalue()})
+    path.write_bytes(checkpoint.MAGIC + hashlib.sha256(body).hexdigest().encode() + body)
+    with pytest.raises(UserError, match="state: damaged: Object arrays cannot be loaded"):
+        checkpoint.load(simulation(tree(PEERS, AVERAGING)), path)
+
+
+def test_a_checkpoint_is_loaded_if_it_just_fits_into_memory(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    half = saved(path)
+    size = sum(map(len, members_of(path).values()))
+    monkeypatch.setattr(checkpoint, "available", lambda: size - 1)
+    with pytest.raises(UserError, match=r"state: needs .* of memory; .* are available"):
+        checkpoint.load(simulation(whole_tree()), path)
+    monkeypatch.setattr(checkpoint, "available", lambda: size)
+    resumed = simulation(whole_tree())
+    checkpoint.load(resumed, path)
+    assert_same_state(resumed, half)
+
+
+# The checkpoints in the folder of a run
+
+
+def kept(folder, *cycles):
+    """The state of a run at these cycles, each written as a checkpoint into the folder."""
+    run, states = simulation(whole_tree()), {}
+    for cycle in run:
+        if cycle in cycles:
+            checkpoint.keep(run, folder)
+            states[cycle] = {name: array.copy() for name, array in run.state().items()}
+    return states
+
+
+def names(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+def assert_state(run, expected):
+    found = run.state()
+    assert found.keys() == expected.keys()
+    for name, array in found.items():
+        assert array.tobytes() == expected[name].tobytes(), name
+
+
+def test_the_two_newest_checkpoints_are_kept_in_a_folder_that_is_created(tmp_path):
+    folder = tmp_path / "results" / "run-1"
+    kept(folder, 2, 3, 9, 10)
+    assert names(folder) == ["checkpoint-000000000009", "checkpoint-000000000010"]
+
+
+def test_a_run_is_resumed_at_its_newest_checkpoint(tmp_path):
+    states = kept(tmp_path, 9, 10)
+    run, notes = checkpoint.resumed(lambda: simulation(whole_tree()), tmp_path)
+    assert notes == ["resumed after cycle 10"]
+    assert_state(run, states[10])
+
+
+@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: content[:-1]])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(tmp_path, damage):
+    states = kept(tmp_path, 4, 5)
+    newest = tmp_path / "checkpoint-000000000005"
+    newest.write_bytes(damage(newest.read_bytes()))
+    run, (first, second) = checkpoint.resumed(lambda: simulation(whole_tree()), tmp_path)
+    assert first.startswith(f"{newest}: ")
+    assert first.endswith("; this checkpoint is ignored")
+    assert second == "resumed after cycle 4"
+    assert_state(run, states[4])
+
+
+@pytest.mark.parametrize("contents", [[], ["checkpoint-000000000003"], ["checkpoint-000000000003", "checkpoint-2"]])
+def test_a_run_without_a_usable_checkpoint_begins_at_its_beginning(tmp_path, contents):
+    for name in contents:
+        (tmp_path / name).write_bytes(b"no checkpoint")
+    run, notes = checkpoint.resumed(lambda: simulation(whole_tree()), tmp_path)
+    assert len(notes) == len(contents)
+    assert_state(run, simulation(whole_tree()).state())
+
+
+def test_nothing_of_a_checkpoint_that_is_ignored_half_way_remains(tmp_path):
+    kept(tmp_path, 5)
+    (path,) = tmp_path.iterdir()
+    body = packed({name: c for name, c in members_of(path).items() if name != "state/finished.npy"})  # restored last
+    path.write_bytes(checkpoint.MAGIC + hashlib.sha256(body).hexdigest().encode() + body)
+    run, (note,) = checkpoint.resumed(lambda: simulation(whole_tree()), tmp_path)
+    assert "does not match this scenario" in note
+    assert_state(run, simulation(whole_tree()).state())
+
+
+def test_the_checkpoints_of_a_complete_run_are_deleted_and_nothing_else(tmp_path):
+    kept(tmp_path, 1, 2)
+    for name in (".checkpoint-000000000003.x", "log.parquet", "about-checkpoint-1"):
+        (tmp_path / name).write_bytes(b"content")
+    checkpoint.forget(tmp_path)
+    assert names(tmp_path) == ["about-checkpoint-1", "log.parquet"]
 
 
 def test_the_worlds_state_is_what_the_next_cycle_depends_on():

@@ -43,7 +43,11 @@ TESTS = {  # by module: the stages that a mutant must survive, each with argumen
     "privacy/ledger": [(PLAIN, "tests/privacy/test_ledger.py"), (COMPILED, "tests/privacy/test_ledger.py")],
     "privacy/mechanisms": [(PLAIN, f"tests/privacy/test_mechanisms.py -k '{NOT_NOISE}'")],
     "sim/checkpoint": [(PLAIN, "tests/sim/test_checkpoint.py")],
-    "runs/store": [(PLAIN, f"tests/runs/test_store.py -k '{NOT_HASHES}'")],
+    "runs/store": [
+        (PLAIN, "tests/runs/test_index.py"),
+        (PLAIN, f"tests/runs/test_store.py -k '{NOT_HASHES}'"),
+        (PLAIN, "tests/system/test_damaged_results.py -m 'not slow'"),
+    ],
 }
 SECONDS = 120  # for the tests of one stage; a mutant that takes longer is killed
 IMPORTED = (

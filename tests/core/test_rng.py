@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from golfsim.core import rng
+from golfsim.core.kernels import kernel
 
 WORDS = st.one_of(st.sampled_from([0, 1, 2**11, 2**53, 2**63, 2**64 - 1]), st.integers(0, 2**64 - 1))
 INDICES = st.one_of(st.sampled_from([0, 1, 2**31 - 1]), st.integers(0, 2**31 - 1))
@@ -60,6 +61,39 @@ def test_keys_differ_by_seed_layer_and_purpose_and_by_where_one_ends():
 def test_uniform_gives_each_node_the_same_draw_for_any_set_of_nodes(key, cycle, k, nodes):
     drawn = rng.uniform(np.uint64(key), np.array(nodes, np.int32), cycle, k)
     assert drawn.tolist() == [naive.uniform(naive.draw(key, cycle, node, k)) for node in nodes]
+
+
+@given(WORDS, st.lists(st.tuples(INDICES, st.integers(0, 1000)), max_size=8), st.integers(0, 3))
+def test_each_node_may_have_its_own_cycle(key, pairs, k):
+    nodes, cycles = (np.array([pair[i] for pair in pairs], np.int32) for i in (0, 1))
+    drawn = rng.uniform(np.uint64(key), nodes, cycles, k)
+    assert drawn.tolist() == [naive.uniform(naive.draw(key, cycle, node, k)) for node, cycle in pairs]
+
+
+@given(WORDS, SIZES, st.integers(0, 1000), st.integers(0, 3), st.lists(INDICES, max_size=8))
+def test_integers_are_the_draws_of_the_nodes_in_n_equal_parts(key, n, cycle, k, nodes):
+    drawn = rng.integers(np.uint64(key), np.array(nodes, np.int32), n, cycle, k)
+    assert drawn.tolist() == [int(naive.uniform(naive.draw(key, cycle, node, k)) * n) for node in nodes]
+    assert all(0 <= value < n for value in drawn)
+
+
+def test_a_draw_is_that_of_cycle_0_and_number_0_unless_others_are_stated():
+    nodes = np.arange(5, dtype=np.int32)
+    assert rng.uniform(KEY, nodes).tolist() == rng.uniform(KEY, nodes, 0, 0).tolist()
+    assert rng.integers(KEY, nodes, 1000).tolist() == rng.integers(KEY, nodes, 1000, 0, 0).tolist()
+
+
+@kernel
+def items_of(k, out):
+    for e in range(out.size):
+        out[e] = rng.item(k, e)
+
+
+@pytest.mark.parametrize(("k", "expected"), [(np.array([7, 5, 9]), [7, 5, 9]), (4, [4, 4, 4])])
+def test_an_item_is_an_entry_of_an_array_or_the_number_itself_in_kernels_too(k, expected):
+    out = np.zeros(3, np.int64)
+    items_of(k, out)
+    assert out.tolist() == [rng.item(k, e) for e in range(3)] == expected
 
 
 @given(WORDS, st.integers(0, 1000), st.integers(0, 40))

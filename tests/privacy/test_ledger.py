@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from golfsim.core.kernels import kernel
 from golfsim.privacy.ledger import HalvingSchedule, Ledger, Schedule, UniformSchedule, may_visit, spend, visits_of
 
 SCHEDULES = st.one_of(st.just(("halving",)), st.tuples(st.just("uniform"), st.integers(1, 6)))
@@ -174,6 +175,32 @@ def test_visits_are_integers_and_are_the_whole_state():
     other = ledger(("uniform", 3), 1.0, 5)
     other.restore(book.state())
     assert other.spent().tolist() == book.spent().tolist() == [0, 1 / 3, 1 / 3, 0, 0]
+
+
+@kernel
+def visit_twos(budget, charged):
+    """Visit records in pairs until one of a pair is exhausted, and write the ε of each visit."""
+    visits = 0
+    for first in range(0, budget.visits.size - 1, 2):
+        while visits < charged.size and may_visit(budget, first, first + 2):
+            charged[visits] = spend(budget, first, first + 2)
+            visits += 1
+    return visits
+
+
+@pytest.mark.parametrize("schedule", [("uniform", 3), ("halving",)])
+def test_a_kernel_visits_and_charges_as_the_reference_does(schedule):
+    book, reference = ledger(schedule, 2.0, 6), naive.Ledger(schedule, 2.0, 6)
+    for first in (1, 1, 5):
+        spend(book.budget, first, first + 1)
+        reference.visit(range(first, first + 1))
+    charged, expected = np.zeros(20), []
+    visits = visit_twos(book.budget, charged)
+    for first in (0, 2, 4):
+        while len(expected) < 20 and (charge := reference.visit(range(first, first + 2))) is not None:
+            expected.append(float(charge))
+    assert charged[:visits].tolist() == pytest.approx(expected, rel=1e-12)
+    assert book.visits.tolist() == reference.visits
 
 
 def test_what_kernels_spend_is_what_the_ledger_shows():

@@ -22,6 +22,11 @@ def test_mix_is_splitmix64(word):
     assert int(rng.mix(np.uint64(word))) == naive.mix(word)
 
 
+@given(INDICES)
+def test_mix_takes_signed_integers_too(word):
+    assert int(rng.mix(word)) == int(rng.mix(np.int32(word))) == naive.mix(word)
+
+
 @given(WORDS, INDICES, INDICES, INDICES)
 def test_a_draw_is_the_nested_splitmix64(key, cycle, node, k):
     assert int(rng.draw(np.uint64(key), cycle, node, k)) == naive.draw(key, cycle, node, k)

@@ -138,6 +138,7 @@ def test_no_message_is_sent_to_no_node_and_node_0_is_a_node():
 
 def test_a_receiver_that_does_not_exist_is_named():
     assert sent(a_wire(), [0, 1, 2], [3, 4, 5], 0)[0] == 4
+    assert sent(a_wire(), [0, 1], [3, 9], 0)[0] == 9
     assert sent(a_wire(), [0], [0], 0, nodes=1)[0] == -1
     world, _ = a_network(1, 0.0, False)
     with pytest.raises(IndexError, match=r"dst: there is no node 12, only 0 … 11"):

@@ -104,6 +104,16 @@ def test_a_single_damaged_byte_is_noticed(tmp_path, where):
         checkpoint.load(simulation(whole_tree()), path)
 
 
+@pytest.mark.parametrize("digit", [b"0", b"f"])
+def test_a_checksum_that_is_too_small_or_too_large_is_wrong(tmp_path, digit):
+    path = tmp_path / "state"
+    saved(path)
+    head, content = len(checkpoint.MAGIC), path.read_bytes()
+    path.write_bytes(content[:head] + digit * checkpoint.DIGEST + content[head + checkpoint.DIGEST :])
+    with pytest.raises(UserError, match="state: damaged: the checksum is wrong"):
+        checkpoint.load(simulation(whole_tree()), path)
+
+
 @pytest.mark.parametrize("keep", [0, 10, 21, 60, 85, 500, -1])
 def test_a_truncated_file_is_refused(tmp_path, keep):
     path = tmp_path / "state"
@@ -114,7 +124,7 @@ def test_a_truncated_file_is_refused(tmp_path, keep):
 
 
 def test_a_missing_file_is_the_users_error(tmp_path):
-    with pytest.raises(UserError, match="No such file"):
+    with pytest.raises(UserError, match=r"state: No such file or directory$"):
         checkpoint.load(simulation(whole_tree()), tmp_path / "state")
 
 
@@ -290,6 +300,15 @@ def test_a_checkpoint_that_golfsim_has_not_written_is_refused_with_its_name(tmp_
     body = forge(members_of(path))
     path.write_bytes(checkpoint.MAGIC + hashlib.sha256(body).hexdigest().encode() + body)
     with pytest.raises(UserError, match=r"state: (damaged|the checkpoint does not match)"):
+        checkpoint.load(simulation(tree(PEERS, AVERAGING)), path)
+
+
+def test_an_error_of_the_system_without_a_number_is_reported_with_its_text(tmp_path):
+    path = tmp_path / "state"
+    saved(path, tree(PEERS, AVERAGING), 2)
+    body = with_fields(packed(members_of(path) | {"zzz": b"no such compression"}), method=zipfile.ZIP_BZIP2)
+    path.write_bytes(checkpoint.MAGIC + hashlib.sha256(body).hexdigest().encode() + body)
+    with pytest.raises(UserError, match="state: Invalid data stream"):
         checkpoint.load(simulation(tree(PEERS, AVERAGING)), path)
 
 

@@ -81,6 +81,14 @@ def test_the_hash_of_a_run_is_that_of_its_content_its_seed_and_with_folds_its_nu
         assert p.hash == hashlib.sha256(text.encode()).hexdigest()
 
 
+def test_the_order_of_the_keys_of_a_table_is_no_part_of_the_content():
+    def content(**arguments):
+        peers = {"name": "peers", "use": "static_overlay", "generator": "watts_strogatz_graph", "arguments": arguments}
+        return content_of(Scenario.of(tree(peers, nodes=10), HERE))
+
+    assert content(k=4, p=0.5) == content(p=0.5, k=4) != content(p=0.25, k=4)
+
+
 def test_an_entry_and_a_planned_run_cannot_be_changed():
     entry = Entry("h", "f", "failed")
     assert (entry.error, entry.cycles, entry.seconds) == ("", 0, 0.0)
@@ -272,6 +280,14 @@ def test_a_run_with_a_wrong_checksum_is_complete_only_for_readers_that_do_not_ve
     assert Store(tmp_path).planned()[0][2] == entry
     assert Store(tmp_path).planned(verify=True)[0][2] is None
     assert Store(tmp_path).whole([run]) == {}
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_run_does_not_hide_the_others(tmp_path, damaged):
+    runs = planned(runs=2)
+    wrong = {"sha256": {"log.parquet": "0" * 64}}
+    entries = [a_run(tmp_path, p.folder, hash=p.hash, **(wrong if i == damaged else {})) for i, p in enumerate(runs)]
+    assert Store(tmp_path).whole(runs) == {runs[1 - damaged].hash: entries[1 - damaged]}
 
 
 def test_a_run_with_a_right_checksum_is_complete(tmp_path):

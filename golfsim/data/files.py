@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError, nearest
-from golfsim.core.memory import available, readable
+from golfsim.core.memory import at_most, available, readable
 from golfsim.core.paths import MISSING, unreadable
 from golfsim.core.words import counted
 from golfsim.data import public
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 100_000  # of a table: each column is processed separately
 LONGEST_HEADER = 1 << 26  # bytes
-MOST_VALUES = 2**31  # records × features that a sparse file may expand to
+DENSE_BYTES = 17  # per value of a sparse file while it becomes dense and is checked
 NO_VALUE = (  # values that pandas takes as missing by default
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
@@ -105,7 +105,8 @@ def _refuse_huge(path: Path, size: int, key: str = "data.file") -> None:
 def _opened(read_one: Callable[[Path], Any], path: Path, key: str) -> Any:
     """Return what `read_one` reads from `path`; report any error of a library as unreadable content."""
     try:
-        return read_one(path)
+        with at_most(available()):  # a small file can expand to very large arrays
+            return read_one(path)
     except UserError as error:
         _refuse(key, error.what, error.hint)
     except MemoryError:
@@ -165,11 +166,10 @@ def _check_missing(table: pd.DataFrame, key: str) -> None:
 
 def _table(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
     """Return the table of a file. In a CSV, the columns `as_text` are read as they are, also “NA” and numbers."""
-    import pandas as pd
 
     if path.suffix.lower() == ".parquet":
         _refuse_wide_parquet(path)
-        table = pd.read_parquet(path)
+        table = _parquet(path)
     else:
         _refuse_wide(path, _header_columns(path))
         table = _csv(path, set(as_text))
@@ -206,6 +206,21 @@ def _header_columns(path: Path) -> int:
     """Return the number of columns in the first line of a CSV file, of which at most LONGEST_HEADER bytes are read."""
     with path.open("rb") as file:
         return file.readline(LONGEST_HEADER).count(b",") + 1
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file; repeated text is stored once, since a small file can state a long text for every record."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    is_text = (pa.types.is_string, pa.types.is_large_string)
+    text = [part.name for part in pq.read_schema(path) if any(is_one(part.type) for is_one in is_text)]
+    table = pq.read_table(path, read_dictionary=text).to_pandas()
+    for name in table.columns.intersection(text):
+        longest = max(map(len, table[name].cat.categories), default=0)
+        _refuse_huge(path, 4 * longest * len(table))  # as an array of texts of equal length
+        table[name] = table[name].astype(object)
+    return table
 
 
 def _refuse_wide_parquet(path: Path) -> None:
@@ -344,12 +359,8 @@ def _read_svmlight(paths: list[Path], config: DataConfig) -> Unscaled:
     sparse, labels = found[0::2], found[1::2]
     if stated is not None:
         sparse = [public.within(x, stated, source) for x, source in zip(sparse, _sources(paths), strict=True)]
-    if any(x.shape[0] * x.shape[1] > MOST_VALUES for x in sparse):
-        _refuse(
-            "data.file",
-            f"{sparse[0].shape[0]} records of {sparse[0].shape[1]} features are too many",
-            f"features are stored as dense arrays of at most {MOST_VALUES} values",
-        )
+    for (path, key), x in zip(_keys(paths), sparse, strict=False):
+        _refuse_huge(path, DENSE_BYTES * x.shape[0] * x.shape[1], key)  # models need dense records
     names = tuple(f"x{column}" for column in range(sparse[0].shape[1]))
     return _assembled([x.toarray() for x in sparse], labels, names, {}, config.class_names, _sources(paths))
 

@@ -79,7 +79,7 @@ def csv(folder, *labels):
         ((str(2**64), "1"), ("1", str(2**64))),
         ((str(2**63), "1"), ("1", str(2**63))),
         ((str(-(2**63)), "1"), (str(-(2**63)), "1")),
-        (("1e22", "0"), ("0", "1e+22")),
+        (("1e22", "0"), ("0", "10000000000000000000000")),
         (("x\x1b[31m", "y"), ("x\x1b[31m", "y")),
         (("1", "z"), ("1", "z")),
     ],
@@ -102,3 +102,13 @@ def test_labels_of_any_size_and_text_are_classes(tmp_path, labels, classes):
 def test_labels_that_are_no_classes_are_refused(tmp_path, labels, says):
     with pytest.raises(UserError, match=says):
         csv(tmp_path, *labels)
+
+
+def test_a_small_file_that_repeats_a_long_text_is_refused_before_it_is_expanded(tmp_path):
+    """Expanded, the column would need 160 GB; the file has less than 1 MB."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), pa.array(["x" * 200_000]))
+    number = pa.array([n % 7 for n in range(200_000)])
+    pq.write_table(pa.table({"a": number, "text": text, "label": number}), tmp_path / "d.parquet", store_schema=False)
+    assert (tmp_path / "d.parquet").stat().st_size < 10**6
+    with pytest.raises(UserError, match=r"d\.parquet expands to 149 GiB; .* of memory are available"):
+        load(DataConfig(file="d.parquet", label="label", test=0.2), 1, tmp_path)

@@ -246,7 +246,7 @@ def test_categories_may_look_like_numbers(tmp_path: Path, suffix: str) -> None:
     assert (raw.classes, raw.y.tolist()) == (("1", "0"), [1, 0, 0])
 
 
-@pytest.mark.parametrize("text", sorted(files.MISSING))
+@pytest.mark.parametrize("text", sorted(files.NO_VALUE))
 def test_a_text_that_means_missing_is_a_category_only_if_it_is_stated(tmp_path: Path, text: str) -> None:
     written(tmp_path / "d.csv", ["a", "b", "n", "y"], [("u", "v", 1, 0), (text, "v", 2, 1)])
     raw = read(tmp_path, file="d.csv", categories={"a": ("u", text), "b": ("v",)})

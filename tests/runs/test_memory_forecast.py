@@ -25,11 +25,11 @@ LARGER = 6000
 SHARE = 0.25  # by which a prediction may be wrong
 SPAM = {"set": "spambase", "scale": ["minmax", "l1"]}
 WIDE = {
-    "golf, all nodes observed": (GOLF, {"number": 3000}, {"nodes": "all"}, {}),
-    "golf, cache of 30": (GOLF | {"variant": "um", "cache": 30}, {"number": 3000}, {}, {}),
+    "golf, all nodes observed": (GOLF, {"number": 4200}, {"nodes": "all"}, {}),
+    "golf, cache of 30": (GOLF | {"variant": "um", "cache": 30}, {"number": 4200}, {}, {}),
     "golf, records more than once": (GOLF, {"number": 20_000, "records": 3}, {}, {}),
     "golf, delays": (GOLF, {"number": 10_000}, {}, {"delay": {"kind": "exponential", "mean": 2.0, "max": 6}}),
-    "local models, all nodes observed": (LOCAL, {"number": 3000, "records": 3}, {"nodes": "all"}, {}),
+    "local models, all nodes observed": (LOCAL, {"number": 4200, "records": 3}, {"nodes": "all"}, {}),
 }
 GRAPHS = {
     "random_regular_graph": {"d": 10},

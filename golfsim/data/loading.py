@@ -148,13 +148,17 @@ def kind(config: DataConfig) -> Literal["file", "bundled", "computed", "installe
     return "missing" if card.kind == "fetched" and not complete(card) else card.kind
 
 
-def memory(config: DataConfig, folder: Path) -> int:
-    """Return the bytes for generating a set; 0 for a file, which has already been read to know its shape."""
+def memory(config: DataConfig, folder: Path) -> tuple[int, int]:
+    """Return the bytes for generating a set, and those of what is kept of it for other runs with the same seed.
+
+    They are 0 for a file, which has already been read to know its shape.
+    """
     records, features, _ = shape(config, folder)
     card = card_of(config.set) if config.set is not None else None
     if not (card and card.kind == "generated"):
-        return 0
-    return (records + test_records(config, folder)) * (features * DRAWN_BYTES[card.reader] + 8)
+        return 0, 0
+    records += test_records(config, folder)
+    return records * (features * DRAWN_BYTES[card.reader] + 8), records * (features * 8 + 4)
 
 
 def test_records(config: DataConfig, folder: Path) -> int:

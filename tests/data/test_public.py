@@ -64,9 +64,10 @@ def publishing(folder: Path, **data: Any) -> Simulation:
 def exported(folder: Path, **data: Any) -> tuple[list[str], str]:
     """Return the columns of an export of published records, and its guarantee."""
     simulation = publishing(folder, **data)
+    layer = export.prepare(simulation, None)
     next(iter(simulation))
     out = folder / "published.parquet"
-    export.write(simulation, export.find(simulation, None), simulation.features, out)
+    export.write(simulation, layer, simulation.features, out)
     schema = pq.read_schema(out)
     return schema.names, schema.metadata[b"golfsim.guarantee"].decode()
 

@@ -93,9 +93,8 @@ def test_the_memory_of_a_graph_is_foreseen(name):
 @pytest.mark.parametrize("name", ["random", "separable", "inseparable", "mooc"])
 def test_the_memory_of_a_generated_set_is_foreseen(name):
     data = {"set": name, "train": 500 if name == "mooc" else 30_000, "test": 100, "scale": []}
-    table = tree(
-        PEERS, {"name": "subject", "use": "random_walk", "peers": "peers", "records": "raw"}, data=data, cycles=1
-    )
+    walk = {"name": "subject", "use": "random_walk", "peers": "peers", "records": "raw"}
+    table = tree(PEERS, walk, data=data, cycles=1, nodes={"records": 1})
     assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
 
 
@@ -210,10 +209,13 @@ def test_data_that_nodes_share_out_is_made_smaller_with_them():
     assert (small.nodes.number, small.data.train) == (500, 100)
 
 
-def limits(folder, most, now, **names):
+VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def limits(folder, most, now, names=("memory.max", "memory.current")):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / names.get("most", "memory.max")).write_text(f"{most}\n")
-    (folder / names.get("now", "memory.current")).write_text(f"{now}\n")
+    for name, value in zip(names, (most, now), strict=True):
+        (folder / name).write_text(f"{value}\n")
 
 
 def test_limits_of_control_groups_count_up_to_the_top(tmp_path, monkeypatch):
@@ -234,10 +236,9 @@ def test_limits_of_the_first_version_of_control_groups_count(tmp_path, monkeypat
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
     monkeypatch.setattr(memory, "GROUPS", tmp_path / "mine")
     (tmp_path / "mine").write_text("12:cpu,cpuacct:/job\n5:memory:/job\n1:name=systemd:/job\n")
-    names = {"most": "memory.limit_in_bytes", "now": "memory.usage_in_bytes"}
-    limits(tmp_path / "memory" / "job", 7000, 3000, **names)
+    limits(tmp_path / "memory" / "job", 7000, 3000, VERSION_1)
     assert memory.available() == 4000
-    limits(tmp_path / "memory" / "job", 2**63 - 4096, 3000, **names)
+    limits(tmp_path / "memory" / "job", 2**63 - 4096, 3000, VERSION_1)
     assert memory.available() > 10**6
 
 

@@ -81,6 +81,21 @@ def test_without_a_folder_to_write_to_kernels_still_work(users_folder, tmp_path)
     assert not list(tmp_path.rglob("*.nb*"))
 
 
+FULL = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # less than any compiled code
+"""
+
+
+@needs_jit
+def test_a_kernel_that_cannot_be_stored_on_a_full_disk_still_works(users_folder, tmp_path):
+    cache = tmp_path / "cache"
+    assert ask(users_folder, cache, FULL + ASK) == ["21", "0", "1"]
+    assert not list(cache.rglob("*.nbc"))
+    assert ask(users_folder, cache) == ["21", "0", "1"]
+    assert ask(users_folder, cache) == ["21", "1", "0"]
+
+
 def test_a_folder_that_is_not_writable_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setenv("GOLFSIM_CACHE", str(tmp_path))
     kernels._folder_for.cache_clear()

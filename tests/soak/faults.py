@@ -102,7 +102,7 @@ class Case:
                 os.kill(process, signal.SIGKILL)
         if self.mounted:  # what is in memory only is copied, for a look at it
             shutil.copytree(self.out, self.folder / "copy")
-            subprocess.run(["umount", self.out], check=True)
+            subprocess.run(["umount", "-l", self.out], check=True)
             self.out.rmdir()
             (self.folder / "copy").rename(self.out)
         return left
@@ -177,21 +177,26 @@ def kill_dask_worker(case):
 
 
 def full_disk(case):
-    """Run on a small file system in memory; if none can be mounted, with a limit of the size of files."""
+    """Write results to a small file system in memory, or let no process write a large file, in the cache neither."""
     case.out.mkdir()
-    size = case.rng.choice([f"size={case.rng.randint(1, 40) * 4}k", f"nr_inodes={case.rng.randint(2, 12)}"])
-    mount = ["mount", "-t", "tmpfs", "-o", size, "soak", str(case.out)]
-    case.mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    limit = case.rng.randint(1, 30) * 1000
-
-    def small_files():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    run = case.start(preexec_fn=None if case.mounted else small_files)
+    limit = case.rng.choice([f"size={case.rng.randint(1, 40) * 4}k", f"nr_inodes={case.rng.randint(2, 12)}", ""])
+    case.mounted = bool(limit) and _mount(f"-o{limit}", "-ttmpfs", "soak", case.out)
+    size = case.rng.randint(1, 30) * 1000
+    run = case.start(
+        preexec_fn=None if case.mounted else lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    )
     case.ended(run, 0, 1, 2)
     case.hits += run.returncode > 0
-    if case.mounted:
-        subprocess.run(["mount", "-o", "remount,size=200m,nr_inodes=10000", str(case.out)], check=True)
+    if case.mounted and not _mount("-oremount,size=200m,nr_inodes=10000", case.out):
+        raise Failed("the file system cannot be enlarged")
+
+
+def _mount(*words):
+    """Mount a file system, if we may; return whether it is mounted."""
+    try:
+        return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def jump_clock(case):

@@ -9,6 +9,7 @@ from helpers import HERE
 from golfsim.core.errors import UserError
 from golfsim.protocol.loading import find
 from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 from golfsim.testing import DATA
 
 TRIES = 200
@@ -68,8 +69,8 @@ def draw(rng, name, several):
     for _ in range(TRIES):
         tree = _drawn(rng, ENTRIES[name], several)
         try:
-            Scenario.of(copy.deepcopy(tree), HERE)
-        except UserError:  # e.g. a protocol that needs another overlay
+            Simulation(Scenario.of(copy.deepcopy(tree), HERE))
+        except UserError:  # e.g. exact cuts, for which the range of the features must be public
             continue
         return tree
     raise AssertionError(f"no valid scenario of “{name}” in {TRIES} draws")

@@ -11,11 +11,12 @@ from soak import cases, faults, scenarios
 from golfsim.core.files import checksum
 
 
+@pytest.mark.slow
+@pytest.mark.needs_jit
 @pytest.mark.parametrize("name", ENTRIES)
 def test_valid_scenarios_of_every_protocol_are_drawn(name):
-    drawn = [scenarios.draw(random.Random(seed), name, several=True) for seed in range(3)]
-    assert drawn == [scenarios.draw(random.Random(seed), name, several=True) for seed in range(3)]
-    assert len({str(tree) for tree in drawn}) == 3
+    first, again, another = (scenarios.draw(random.Random(seed), name, several=True) for seed in (1, 1, 2))
+    assert first == again != another
 
 
 def forge(case):

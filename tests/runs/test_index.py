@@ -18,7 +18,6 @@ from golfsim.scenario.sweep import points
 
 PEERS = {"name": "peers", "use": "uniform"}
 HASH = "0123456789abcdef" * 4
-OTHER = HASH[:8] + HASH[::-1][:56]  # its folder has the same name
 
 
 def planned(**tables):
@@ -189,6 +188,24 @@ def test_an_index_that_cannot_be_written_is_reported_with_its_name(tmp_path):
     assert Store(tmp_path).entries() == {}
 
 
+def test_a_run_is_recorded_in_a_new_index_if_the_old_one_is_no_index(tmp_path):
+    (tmp_path / INDEX).write_bytes(b"no index" * 1000)
+    entry = Entry("a", "f", "finished", "", 5, 0.5)
+    Store(tmp_path).record([entry])
+    assert Store(tmp_path).entries() == {"a": entry}
+    assert (tmp_path / "index.damaged").read_bytes() == b"no index" * 1000
+
+
+@pytest.mark.parametrize("table", ["runs", "plan"])
+@pytest.mark.parametrize("other", ["add column more", "add column aaa", "rename column hash to content"])
+def test_an_index_with_other_columns_is_replaced(tmp_path, table, other):
+    Store(tmp_path).record([Entry("a", "f", "finished")])
+    change(tmp_path, f"alter table {table} {other}")
+    Store(tmp_path).record([Entry("b", "f", "finished")])
+    assert list(Store(tmp_path).entries()) == ["b"]
+    assert (tmp_path / "index.damaged").is_file()
+
+
 # Complete runs
 
 
@@ -306,7 +323,7 @@ def test_a_complete_run_stays_complete_if_its_repetition_ends_early(tmp_path, st
     assert Store(tmp_path).entries() == {HASH: entry}
 
 
-@pytest.mark.parametrize("there", [{"hash": OTHER}, {"status": "interrupted"}])
+@pytest.mark.parametrize("there", [{"hash": "0" * 64}, {"hash": "f" * 64}, {"status": "interrupted"}])
 def test_a_failed_run_is_recorded_if_its_folder_has_no_complete_run_of_its_hash(tmp_path, there):
     a_run(tmp_path, **there)
     failed = Entry(HASH, f"run-1-{HASH[:8]}", "failed", "no space", 2, 0.5)

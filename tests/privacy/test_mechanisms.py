@@ -287,6 +287,18 @@ def test_the_parameters_of_a_mechanism_are_named_and_cannot_be_changed(mechanism
         mechanism(*parameters.values())
 
 
+@pytest.mark.parametrize(
+    ("one", "parameters"),
+    [
+        (Laplace(epsilon=2.0, sensitivity=3.0), (0.5, 3.0)),
+        (RandomResponse(epsilon=2.0, values=3), (0.75, 3)),
+        (PQ(p=0.75, q=0.25), (0.6, 0.2)),
+    ],
+)
+def test_a_mechanism_computes_the_epsilon_of_other_parameters_too(one, parameters):
+    assert one.epsilon_of(*parameters) == type(one).epsilon_of(*parameters)
+
+
 def test_a_guarantee_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
         Guarantee(1.0).epsilon = 0.5

@@ -1,13 +1,14 @@
 """Change the code in one place at a time, and report the changes that no test notices (mutation tests).
 
-The changes are those of cosmic-ray, and the removal of each statement of a function. Type annotations are not changed,
-and a change that does not compile is left out. The sources are changed in a copy, and the tests of each change run in a
-process of their own: first with kernels as plain Python, then compiled where this matters. The work takes an hour on
-one core and is not part of CI:
+The changes are those of cosmic-ray (of binary operators only the nearest replacement), the removal of each statement of
+a function, and the removal of each type from an `except`. Type annotations are not changed, and a change that does not
+compile is left out. The sources are changed in a copy. The tests of each change run in a separate process: first with
+kernels as plain Python, then compiled where this matters. A run over all modules takes about an hour and is not part
+of CI:
 
     pip install cosmic-ray && python tests/mutation/run.py [MODULE ...]
 
-Survivors that are listed in `survivors.md`, each with the reason why it survives, are marked.
+`survivors.md` lists the survivors with the reason why each survives. The run marks those that are listed there.
 """
 
 import ast
@@ -49,7 +50,7 @@ TESTS = {  # by module: the stages that a mutant must survive, each with argumen
         (PLAIN, "tests/system/test_damaged_results.py -m 'not slow'"),
     ],
 }
-SECONDS = 120  # for the tests of one stage; a mutant that takes longer is killed
+SECONDS = 300  # for the tests of one stage; a mutant that takes longer is killed, which is reported
 IMPORTED = (
     "numpy scipy.stats pandas pyarrow.parquet networkx sklearn numba rich typer email.message pydantic.main "
     "platformdirs pytest xdist.plugin pytest_cov.plugin hypothesis.strategies hypothesis.internal.conjecture.engine"
@@ -214,6 +215,7 @@ def accepted(place, compiled, tests, write_bytecode=False):
     if ended[0] == 0:
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        print(f"stopped after {SECONDS} s: {tests}", file=sys.stderr, flush=True)
     if compiled:
         shutil.rmtree(place / "cache" / "kernels", ignore_errors=True)
     return ended[0] != 0 and ended[1] == 0

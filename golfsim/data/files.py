@@ -215,7 +215,7 @@ def _parquet(path: Path) -> pd.DataFrame:
 
     is_text = (pa.types.is_string, pa.types.is_large_string)
     text = [part.name for part in pq.read_schema(path) if any(is_one(part.type) for is_one in is_text)]
-    table = pq.read_table(path, read_dictionary=text).to_pandas()
+    table: pd.DataFrame = pq.read_table(path, read_dictionary=text).to_pandas()
     for name in table.columns.intersection(text):
         longest = max(map(len, table[name].cat.categories), default=0)
         _refuse_huge(path, 4 * longest * len(table))  # as an array of texts of equal length

@@ -36,6 +36,8 @@ FEWEST_SHORT = 10  # but at least this many
 TOGETHER = "together"
 TRIED = 1000  # approximate number of candidate events: it corrects for rare events that look good by chance
 NOTHING = "nothing was released"
+STRANGE, SURE = 3.0, 6.0  # standard errors by which lowest bits differ: it is looked at again, it is no chance
+MORE = 8  # times as many runs to look again
 MOST_TELLING = 1.0  # the ε that an audit estimates best: above, events of the other data set become rare
 Outputs = tuple[dict[str, Floats], dict[str, Floats]]  # on each data set, by layer: [runs, numbers]
 
@@ -230,16 +232,28 @@ def _outputs(
 
 
 def _worst_pair(subject: Subject, pairs: list[NeighbouringPair], runs: int, seed: int) -> NeighbouringPair:
-    """Return the pair, with its node, that a few runs distinguish best, with equal noise on both data sets."""
+    """Return the pair, with its node, that a few runs distinguish best, with equal noise on both data sets.
+
+    A pair whose lowest bits differ is preferred: there noise was not rounded, and bits reveal more than numbers do.
+    """
     network, unit = subject.network, subject.guarantee.unit
 
-    def apart(pair: NeighbouringPair) -> float:
-        outputs = subject.of(_outputs(network, pair, unit, runs, seed, ("pair", "pair")))
-        return max(scores.distance(*outputs), scores.distance_in_bits(*outputs))
+    def outputs(pair: NeighbouringPair, runs: int) -> tuple[Floats, Floats]:
+        return subject.of(_outputs(network, pair, unit, runs, seed, ("pair", "pair")))
 
-    node = max((-1, 0), key=lambda node: apart(pairs[0]._replace(node=node))) if network.size.nodes > 1 else -1
+    def first(node: int) -> float:
+        return scores.distance(*outputs(pairs[0]._replace(node=node), runs))
+
+    node = max((-1, 0), key=first) if network.size.nodes > 1 else -1
     there = [pair._replace(node=node) for pair in pairs]
-    return max(there, key=apart) if len(there) > 1 else there[0]
+    if len(there) == 1:
+        return there[0]
+    seen = [outputs(pair, runs) for pair in there]
+    strange = [scores.surprise_in_bits(*one) for one in seen]
+    most = there[int(np.argmax(strange))]
+    if max(strange) > STRANGE and scores.surprise_in_bits(*outputs(most, MORE * runs)) > SURE:
+        return most
+    return there[int(np.argmax([scores.distance(*one) for one in seen]))]
 
 
 def tell_apart(one: Floats, other: Floats, error: float) -> tuple[str, float]:

@@ -15,7 +15,6 @@ Floats = NDArray[np.float64]
 Score = Callable[[Floats], Floats]
 
 BINS = 16
-SURE = 5  # standard errors
 FINEST = 1e-4  # of the spread of a column: less is rounding in single precision, not noise
 
 
@@ -71,13 +70,11 @@ def lowest_bits(x: Floats) -> Floats:
     return np.where(whole != 0, exponent - 53 + place, 0.0)
 
 
-def distance_in_bits(one: Floats, other: Floats) -> float:
-    """Return the distance of the mean lowest bits as `distance` does; 0 if it may be due to chance."""
+def surprise_in_bits(one: Floats, other: Floats) -> float:
+    """Return the largest difference of mean lowest bits of a number, in standard errors."""
     a, b = lowest_bits(one), lowest_bits(other)
-    spread = np.sqrt((a.var(axis=0) + b.var(axis=0)) / 2)
-    chance = SURE * np.maximum(spread, FINEST) * np.sqrt(2 / len(one))
-    sure = np.abs(a.mean(axis=0) - b.mean(axis=0)) > chance
-    return distance(a[:, sure], b[:, sure])
+    error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / len(one))
+    return float((np.abs(a.mean(axis=0) - b.mean(axis=0)) / np.maximum(error, FINEST)).max(initial=0.0))
 
 
 def distance(one: Floats, other: Floats) -> float:

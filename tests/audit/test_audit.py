@@ -104,18 +104,20 @@ def test_half_of_the_noise_of_a_fit_is_found_out(loss, noise, monkeypatch):
 
 
 def test_the_last_bits_of_unrounded_noise_are_found_out(monkeypatch):
-    """Both sums have the right noise; their last bits are those of the model without noise (Mironov 2012)."""
-    layer = {"use": "regularised_erm", "lambda": 0.1, "noise": "output", "epsilon": 1.0}
-    plain = found(strategy(layer, data=L2))
-    rounded = RegularisedErm._perturbed
+    """The noise has the right scale, but 1 + noise is a multiple of a coarser last place than 0 + noise is."""
 
-    def unrounded(self, purpose, nodes, number, scale, w):
-        return w + scale * rounded(self, purpose, nodes, number, np.ones_like(scale), np.zeros_like(w))
+    def unrounded(records, lo, hi, rows, models, norm, scale, key, z):
+        drawn = np.random.default_rng(int(key))
+        for record in records[lo:hi]:
+            sign = 1 if rows.label[record] else -1
+            z[record] = sign * rows.x[record] + drawn.laplace(scale=scale[record], size=z.shape[1]).astype(np.float32)
 
-    monkeypatch.setattr(RegularisedErm, "_perturbed", unrounded)
-    bits = found(strategy(layer, data=L2))
-    assert plain.bound <= 1 < 2 < bits.bound
-    assert "lowest bits" in bits.score
+    scenario = strategy(PUBLISHED | {"epsilon": 1.0})
+    assert not auditing.audit(scenario, runs=4000, confidence=SURE).broken
+    monkeypatch.setattr(data_perturbation, "publish_per_class", unrounded)
+    (finding,) = auditing.audit(scenario, runs=4000, confidence=SURE).findings
+    assert finding.bound > 2
+    assert "lowest bits" in finding.score
 
 
 @pytest.mark.parametrize("value", [0.75, 3.0, -(2.0**-40), 5e-324, 1 / 3])

@@ -227,8 +227,8 @@ class DataPerturbation(Published[DataPerturbationConfig]):
 
     def memory(self, world: World) -> int:
         """Return the bytes of the published records, and of noise scales, labels and ledger per record."""
-        rows, slices = self.config.records.rows, self.models if self.config.mode != "label+features" else 1
-        records, features = rows.x.shape
+        slices = self.models if self.config.mode != "label+features" else 1
+        records, features = int(self.config.records.capacity().sum()), self.config.records.features
         return size_of((np.float32, records * slices, features), (PER_RECORD, records), (np.int64, 2, world.nodes))
 
     def _plan(self, rows: Rows) -> None:

@@ -538,7 +538,7 @@ class Golf(Descent[GolfConfig]):
         """Return the bytes of the models: current, last received, cached and in transit."""
         config, one, nodes = self.config, self.size_of_models(1), world.nodes
         stored = nodes * (1 + (config.variant in ("mu", "um")) + config.cache) + world.tampering.keeps_old().size
-        units = config.records.rows.label.size if config.unit == "record" else nodes
+        units = int(config.records.capacity().sum()) if config.unit == "record" else nodes
         budget = 4 * units if config.epsilon is not None else 0
         return stored * one + Mailbox.memory(world, one) + nodes * TURN + budget
 

@@ -51,7 +51,7 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
 
     def memory(self, world: World) -> int:
         """Return the bytes of the walks and of the ledger."""
-        units = self.config.records.rows.label.size if self.config.unit == "record" else world.nodes
+        units = int(self.config.records.capacity().sum()) if self.config.unit == "record" else world.nodes
         return super().memory(world) + 4 * units
 
     def _privacy(self) -> tuple[Noise, Budget]:

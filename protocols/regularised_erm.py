@@ -274,7 +274,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         records, nodes = self.config.records, world.nodes
         model = size_of((np.float64, records.models, records.features))
         perturbed = model if self.config.noise == "objective" else 0
-        charged = 0 if self.config.noise == "none" else 28 * records.rows.label.size
+        charged = 0 if self.config.noise == "none" else 28 * int(records.capacity().sum())
         return nodes * (FITTED * model + perturbed + 50) + charged
 
     def start(self, world: World, nodes: Nodes) -> None:

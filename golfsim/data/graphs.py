@@ -52,7 +52,7 @@ def most_edges(path: Path) -> int:
             return path.stat().st_size // 4
         with zipfile.ZipFile(path) as packed:
             return max((member.file_size for member in packed.infolist()), default=0) // 4
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, ValueError, zipfile.BadZipFile):  # reading the file reports it
         return 0
 
 

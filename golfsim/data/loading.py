@@ -148,17 +148,16 @@ def kind(config: DataConfig) -> Literal["file", "bundled", "computed", "installe
     return "missing" if card.kind == "fetched" and not complete(card) else card.kind
 
 
-def memory(config: DataConfig, folder: Path) -> tuple[int, int]:
+def memory(config: DataConfig) -> tuple[int, int]:
     """Return the bytes for generating a set, and those of what is kept of it for other runs with the same seed.
 
     They are 0 for a file, which has already been read to know its shape.
     """
-    records, features, _ = shape(config, folder)
     card = card_of(config.set) if config.set is not None else None
     if not (card and card.kind == "generated"):
         return 0, 0
-    records += test_records(config, folder)
-    return records * (features * DRAWN_BYTES[card.reader] + 8), records * (features * 8 + 4)
+    records, _ = _to_generate(card, config)
+    return records * (card.features * DRAWN_BYTES[card.reader] + 8), records * (card.features * 8 + 4)
 
 
 def test_records(config: DataConfig, folder: Path) -> int:
@@ -254,6 +253,12 @@ def _from_file(config: DataConfig, folder: Path) -> tuple[Unscaled, int | float 
 
 def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Unscaled, int]:
     """Draw the points for training and testing together."""
+    records, held_out = _to_generate(card, config)
+    return _drawn(card.name, records, seed), held_out
+
+
+def _to_generate(card: Card, config: DataConfig) -> tuple[int, int]:
+    """Return the number of records to generate, and of test records among them; refuse what does not fit."""
     test = config.test if config.test is not None else card.held_out
     assert test is not None
     if config.train is None or config.folds:
@@ -269,7 +274,7 @@ def _generated(card: Card, config: DataConfig, seed: int) -> tuple[Unscaled, int
             key="data.test" if config.train is None or held_out > config.train else "data.train",
             hint="generate fewer records",
         )
-    return _drawn(card.name, records, seed), held_out
+    return records, held_out
 
 
 @functools.lru_cache(maxsize=64)  # seeds: the points of a sweep share them

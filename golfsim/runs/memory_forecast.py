@@ -139,7 +139,7 @@ def stated(scenario: Scenario, threads: int = 1, paranoid: bool = False) -> int 
     copies = 3 if paranoid else 1  # of the state: before and after each cycle
     observer = Observer(scenario.observe, scenario.seed, scenario.cycles, None)
     running = copies * sum(known) + observer.memory(world, layers, tests)
-    generating, kept = loading.memory(scenario.data, scenario.folder) if scenario.data else (0, 0)
+    generating, kept = loading.memory(scenario.data) if scenario.data else (0, 0)
     return max(generating, kept + size.nodes * OF_WORLD + (raw.memory(world) if raw else 0) + max(placing, running))
 
 

@@ -203,7 +203,7 @@ class AnonML(Learner[AnonMLConfig]):
         columns = len(coder_of(config.records.about.features, config.bins, grouping, config.categories).names)
         number = None if config.subsets == "all" else config.subsets
         each = len(histograms.draw_subsets(np.uint64(0), 0, 1, columns, config.subset_size, number)[0])
-        return (PACKET + 4 * config.relays) * kinds * each * world.nodes + 8 * config.records.rows.label.size
+        return (PACKET + 4 * config.relays) * kinds * each * world.nodes + 8 * int(config.records.capacity().sum())
 
     def _refuse_unfit(self) -> None:
         records = self.config.records

@@ -89,9 +89,9 @@ def test_the_memory_of_a_graph_is_foreseen(name):
     assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
 
 
-@pytest.mark.parametrize("name", ["random", "separable", "inseparable", "mooc"])
+@pytest.mark.parametrize("name", ["random", "separable", "inseparable"])
 def test_the_memory_of_a_generated_set_is_foreseen(name):
-    data = {"set": name, "train": 500 if name == "mooc" else 30_000, "test": 100, "scale": []}
+    data = {"set": name, "train": 30_000, "test": 100, "scale": []}
     walk = {"name": "subject", "use": "random_walk", "peers": "peers", "records": "raw"}
     table = tree(PEERS, walk, data=data, cycles=1, nodes={"records": 1})
     assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)

@@ -527,7 +527,7 @@ def test_a_scenario_as_run_spells_out_every_default_and_is_the_same_scenario(loa
     assert again.model_dump(exclude={"protocol"}) == scenario.model_dump(exclude={"protocol"})
 
 
-def test_one_run_builds_the_stack_twice_to_check_it_and_to_run_it(tmp_path, monkeypatch):
+def test_one_run_builds_the_stack_to_check_it_to_foresee_its_memory_and_to_run_it(tmp_path, monkeypatch):
     from golfsim.runs.single import run
     from golfsim.scenario import model
 
@@ -535,4 +535,4 @@ def test_one_run_builds_the_stack_twice_to_check_it_and_to_run_it(tmp_path, monk
     monkeypatch.setattr(model, "_build", lambda *what: built.append(what[1]) or build(*what))
     (tmp_path / "s.toml").write_text(GOOD)
     run(Scenario.load(tmp_path / "s.toml", {"cycles": 2}), tmp_path / "results")
-    assert len(built) == 2
+    assert len(built) == 3

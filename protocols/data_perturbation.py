@@ -315,6 +315,11 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         """Return how many records of each node are published; all other arrays are per record, or copies."""
         return {"stop": self.stop}
 
+    @property
+    def features(self) -> int:
+        """The number of features: that of the records."""
+        return self.config.records.features
+
     def capacity(self) -> NDArray[np.int64]:
         """Return the number of records that each node will have at the end."""
         return self.config.records.capacity()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from golfsim.core.memory import available, extrapolated, readable, size_of, trac
 from golfsim.data import loading, scaling
 from golfsim.network.transport import Transport
 from golfsim.network.world import World
+from golfsim.protocol.base import Protocol
 from golfsim.protocol.records import About, RawRecords
 from golfsim.sim.observers import Observer
 
@@ -132,7 +133,7 @@ def stated(scenario: Scenario, threads: int = 1, paranoid: bool = False) -> int 
     )
     raw, placing, tests = _outline(scenario, size)
     layers = scenario.stack(scenario.seed, raw)
-    found = [layer.memory(world) for layer in layers.values()]
+    found = [_of_layer(layer, world) for layer in layers.values()]
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return None
@@ -141,6 +142,14 @@ def stated(scenario: Scenario, threads: int = 1, paranoid: bool = False) -> int 
     running = copies * sum(known) + observer.memory(world, layers, tests)
     generating, kept = loading.memory(scenario.data) if scenario.data else (0, 0)
     return max(generating, kept + size.nodes * OF_WORLD + (raw.memory(world) if raw else 0) + max(placing, running))
+
+
+def _of_layer(layer: Protocol[Any], world: World) -> int | None:
+    """Return what a layer states; nothing if it needs what a user's layer below knows only after its `setup`."""
+    try:
+        return layer.memory(world)
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 def _outline(scenario: Scenario, size: Size) -> tuple[RawRecords | None, int, int]:

@@ -39,6 +39,8 @@ TESTS = {  # by module: the stages that a mutant must survive, each with argumen
         (PLAIN, "tests/core/test_rng.py"),
         (COMPILED, "tests/core/test_rng.py -k splitmix64"),
         (COMPILED, "tests/core/test_rng.py"),
+        (PLAIN, "tests/core/test_chacha.py -k 'every_function'"),
+        (COMPILED, "tests/core/test_chacha.py -k 'every_function'"),
     ],
     "network/delivery": [(PLAIN, "tests/network/test_delivery.py"), (COMPILED, "tests/network/test_delivery.py")],
     "privacy/ledger": [(PLAIN, "tests/privacy/test_ledger.py"), (COMPILED, "tests/privacy/test_ledger.py")],

@@ -143,11 +143,9 @@ class Group:
         return sorted(path for path in self.folder.glob("*") if path.suffix in FIGURES and path.is_file())
 
     def page(self) -> str:
-        """Return the page about the runs as HTML; the path of the folder is shortened to its name."""
-        from golfsim.report import page
-
-        found = results.find([self.folder])
-        return page.html(replace(found, paths=(Path(self.folder.resolve().name),)), out=Path(PAGE))
+        """Return the page about the runs as HTML."""
+        place = self.folder.resolve()
+        return shared_page(results.find([place]), place.parent, place.name)
 
     @contextmanager
     def files(self) -> Iterator[list[Path]]:
@@ -156,6 +154,13 @@ class Group:
             page = Path(aside) / PAGE
             page.write_text(self.page(), encoding="utf-8")
             yield [*self.figures, page]
+
+
+def shared_page(found: results.Results, parent: Path, name: str) -> str:
+    """Return the page about results in parent/name as HTML; this path is shortened to the name, also in commands."""
+    from golfsim.report import page
+
+    return page.html(replace(found, paths=(Path(name),)), out=Path(PAGE)).replace(f"{parent}/", "")
 
 
 def of(folder: Path, name: str | None = None) -> Group:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import Distribution
 from pathlib import Path
 
@@ -19,13 +19,12 @@ from golfsim._version import __version__
 from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
 from golfsim.core.provenance import BEHIND_A_ROW, code_version, digest_of
-from golfsim.report import page
 from golfsim.runs import results
 from golfsim.runs.logs import about
 from golfsim.runs.store import Entry, Store
 from golfsim.share import crate, lock, readme
 from golfsim.share.experiment import Asked, Experiment, find
-from golfsim.share.exported import FIGURES, PAGE
+from golfsim.share.exported import FIGURES, PAGE, shared_page
 from golfsim.sim.log import ABOUT, LOG, SCENARIO
 from golfsim.sim.tables import FILES
 
@@ -70,8 +69,8 @@ def _stage(experiment: Experiment, stage: Path, terms: Terms) -> None:
     for path, source in experiment.files.items():
         _copy(source, stage / experiment.place(path))
     _results(experiment, stage / "results")
-    found = replace(results.find([stage / "results"]), paths=(Path("results"),))
-    (stage / PAGE).write_text(page.html(found, out=Path(PAGE)), encoding="utf-8")
+    found = results.find([stage / "results"])
+    (stage / PAGE).write_text(shared_page(found, stage, "results"), encoding="utf-8")
     packages = _packages(experiment, found)
     (stage / "requirements.lock").write_text(lock.text(packages), encoding="utf-8")
     if terms.wheel is not None:

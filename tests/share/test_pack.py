@@ -157,6 +157,8 @@ def test_the_same_content_gives_the_same_bytes(golfsim_, private, tmp_path):
     shutil.move(private, tmp_path / "old")
     shutil.move(tmp_path / "copy", private)
     golfsim_("pack", private, "--out", "two.zip")
+    one, two = (zipfile.ZipFile(tmp_path / f"{name}.zip") for name in ("one", "two"))
+    assert {name: one.read(name) for name in one.namelist()} == {name: two.read(name) for name in two.namelist()}
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
 
 

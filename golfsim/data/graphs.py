@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.memory import available, readable
+from golfsim.core.paths import unreadable
 
 FIELDS = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"), "coo": ("row", "col")}
 Edges = NDArray[np.int64]
@@ -46,7 +47,12 @@ def read_adjacency(path: Path, nodes: int) -> Edges:
 
 
 def most_edges(path: Path) -> int:
-    """Return a bound on the number of edges in a file: from the sizes of its arrays, or four bytes per line."""
+    """Return a bound on the number of edges in a file: from the sizes of its arrays, or four bytes per line.
+
+    A file that cannot be read, such as a pipe, is not opened: the error is reported when the graph is read.
+    """
+    if unreadable(path):
+        return 0
     try:
         if path.suffix != ".npz":
             return path.stat().st_size // 4

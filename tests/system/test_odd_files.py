@@ -23,7 +23,7 @@ def golfsim(folder, *words, limit=None, **environment):
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     done = subprocess.run(
-        [sys.executable, "-m", "golfsim", *words], cwd=folder, capture_output=True, timeout=300, check=False,
+        [sys.executable, "-m", "golfsim", *words], cwd=folder, capture_output=True, timeout=120, check=False,
         env=os.environ | environment, preexec_fn=within_limit if limit else None,
     )  # fmt: skip
     return done.returncode, done.stderr.decode("utf-8", "replace")

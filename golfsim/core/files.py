@@ -50,11 +50,14 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+UNFINISHED = ".part"
+
+
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a file under a temporary name and rename it, so that an incomplete file is never visible."""
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
     try:
+        _lock_file(handle)
         write(Path(aside))
         os.chmod(aside, 0o666 & ~_umask())
         _to_disk(aside)
@@ -63,3 +66,24 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
         with suppress(OSError):
             os.unlink(aside)
         raise
+    finally:
+        os.close(handle)
+
+
+def forget_unfinished(folder: Path) -> None:
+    """Delete the temporary files in a folder whose process was killed; a process that still writes holds a lock."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        with suppress(OSError), path.open("rb") as stream:
+            if _lock_file(stream.fileno()):
+                path.unlink()
+
+
+def _lock_file(handle: int) -> bool:
+    """Lock an open file until it is closed. Return False if another process has locked it, or if it is impossible."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True

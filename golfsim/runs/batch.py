@@ -22,6 +22,7 @@ from golfsim.runs.single import SECONDS_BETWEEN_CHECKPOINTS, Outcome, Reporting,
 from golfsim.runs.store import Entry, Planned, Store, plan
 from golfsim.scenario import sweep
 from golfsim.scenario.model import Scenario
+from golfsim.sim import checkpoint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,6 +95,8 @@ def run(
     try:
         there = store.ask_for(Path(scenario.file).name, runs)
         tasks = to_do(runs, {} if how.force else there, out, how)
+        for entry in () if how.force else there.values():
+            checkpoint.forget(out / entry.folder)  # of a repetition that was interrupted
         shown.plan(len(runs), len(runs) - len(tasks))
         for path in sorted({path for task in tasks for path in task.point.scenario.code_files()}):
             for note in single.code_notes(path):

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from golfsim.core.errors import UserError
-from golfsim.core.files import write_whole
+from golfsim.core.files import forget_unfinished, write_whole
 from golfsim.core.memory import available, readable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"golfsim checkpoint 1\n"
 DIGEST = 64
-UNPACKING = (zipfile.BadZipFile, zlib.error)
+UNPACKING = (zipfile.BadZipFile, zlib.error, OverflowError)
 KEPT = 2  # checkpoints per run: the last one, and one more in case the last one is damaged
 
 
@@ -126,6 +126,7 @@ def resumed(build: Callable[[], Simulation], folder: Path) -> tuple[Simulation, 
 
 
 def forget(folder: Path) -> None:
-    """Delete the checkpoints of a run that is complete, including unfinished ones of a killed process."""
-    for path in [*_kept(folder), *folder.glob(".checkpoint-*")]:
+    """Delete the checkpoints of a run that is complete, and all unfinished files of killed processes."""
+    for path in _kept(folder):
         path.unlink(missing_ok=True)
+    forget_unfinished(folder)

@@ -325,9 +325,17 @@ def test_temporary_files_of_a_run_are_removed_when_it_is_complete(tmp_path):
     ((task, _),) = batch.run(scenario(runs=1), tmp_path, batch.Execution()).outcomes.values()
     for file in task.folder.iterdir():
         file.unlink()
-    for name in (".checkpoint-000000000003.abc", "checkpoint-000000000003", "error.txt"):
+    for name in (".checkpoint-000000000003.abc.part", ".log.parquet.x.part", "checkpoint-000000000003", "error.txt"):
         (task.folder / name).write_text("left by a process that was killed")
     batch.run(scenario(runs=1), tmp_path, batch.Execution())
+    assert sorted(file.name for file in task.folder.iterdir()) == ["log.parquet", "run.json", "scenario.toml"]
+
+
+def test_checkpoints_of_an_interrupted_repetition_are_removed_by_the_next_run(tmp_path):
+    ((task, _),) = batch.run(scenario(runs=1), tmp_path, batch.Execution()).outcomes.values()
+    for name in (".run.json.x.part", "checkpoint-000000000003"):
+        (task.folder / name).write_text("left by `golfsim run --force` that was interrupted, then killed")
+    assert batch.run(scenario(runs=1), tmp_path, batch.Execution()).outcomes == {}
     assert sorted(file.name for file in task.folder.iterdir()) == ["log.parquet", "run.json", "scenario.toml"]
 
 

@@ -287,6 +287,7 @@ FORGED = {
         packed(members | {"zzz": b"\xff" * 50}), method=8
     ),
     "more numbers than any memory": lambda members: packed(members | {VALUE: longer_than_its_data(10**15)}),
+    "more numbers than a machine counts": lambda members: packed(members | {VALUE: longer_than_its_data(10**30)}),
     "more numbers than the file": lambda members: with_fields(
         packed(members | {"zzz.npy": longer_than_its_data(10**5)}), packed=800_128, unpacked=800_128
     ),
@@ -406,10 +407,16 @@ def test_nothing_of_a_checkpoint_that_is_ignored_half_way_remains(tmp_path):
 
 def test_the_checkpoints_of_a_complete_run_are_deleted_and_nothing_else(tmp_path):
     kept(tmp_path, 1, 2)
-    for name in (".checkpoint-000000000003.x", "log.parquet", "about-checkpoint-1"):
+    for name in (
+        ".checkpoint-000000000003.x.part",
+        ".log.parquet.x.part",
+        ".part of a user",
+        "log.parquet",
+        "about-checkpoint-1",
+    ):
         (tmp_path / name).write_bytes(b"content")
     checkpoint.forget(tmp_path)
-    assert names(tmp_path) == ["about-checkpoint-1", "log.parquet"]
+    assert names(tmp_path) == [".part of a user", "about-checkpoint-1", "log.parquet"]
 
 
 def test_the_worlds_state_is_what_the_next_cycle_depends_on():

@@ -10,7 +10,7 @@ import pytest
 
 import golfsim
 from golfsim.core.errors import UserError
-from golfsim.core.files import write_whole
+from golfsim.core.files import forget_unfinished, write_whole
 from golfsim.core.provenance import about_this_machine
 from golfsim.runs.logs import load
 from golfsim.sim.log import COLUMNS, Log
@@ -134,6 +134,22 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
         write_whole(file, fail)
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_unfinished_file_is_deleted_only_if_its_process_has_ended(tmp_path):
+    seen = []
+
+    def write(path):
+        (tmp_path / ".left.x.part").write_text("by a killed process")
+        forget_unfinished(tmp_path)
+        seen.extend(file.name for file in tmp_path.iterdir())
+        path.write_text("new")
+
+    write_whole(tmp_path / "file", write)
+    assert len(seen) == 1
+    assert seen[0].startswith(".file.")
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "new"
 
 
 def test_versions_and_machine_are_known():

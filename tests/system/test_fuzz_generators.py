@@ -215,9 +215,10 @@ def test_a_matrix_with_a_strange_shape_is_refused(limited, shape, tmp_path):
     assert assert_used_or_refused(limited, tmp_path, file="g.npz") == "refused"
 
 
-def test_a_matrix_that_states_a_size_beyond_all_memory_is_refused_with_its_name(limited, tmp_path):
+@pytest.mark.parametrize("size", [2**62, 10**30])
+def test_a_matrix_that_states_a_size_beyond_all_memory_is_refused_with_its_name(limited, size, tmp_path):
     arrays = matrix("csr") | {"indices": np.zeros(NUMBER, bool)}
-    (tmp_path / "g.npz").write_bytes(packed(arrays, {"indices": (2**62,)}))
+    (tmp_path / "g.npz").write_bytes(packed(arrays, {"indices": (size,)}))
     kind, (message,) = limited.outcome(tree_of(file="g.npz"), tmp_path)
     assert kind == "refused"
     assert f"peers.file: {tmp_path / 'g.npz'}: not a matrix in the format of scipy.sparse" in message

@@ -8,7 +8,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from golfsim.core.kernels import inlined, leaf
+from golfsim.core.kernels import OVERLOADED, inlined, leaf
 from golfsim.core.rng import below, draw
 from golfsim.core.simd import equal_32, equal_64, prefetch, prefetch_start
 from golfsim.network.delivery import passes
@@ -114,7 +114,7 @@ def is_among(pair: Any, side: int, first: int, peer: int) -> Any:
     return AMONG[type(pair)](pair, side, first, peer)
 
 
-@overload(is_among, jit_options={"_nrt": False, "forceinline": True})
+@overload(is_among, jit_options=OVERLOADED)
 def _compiled_is_among(pair, side, first, peer):
     return AMONG[pair.instance_class].py_func
 

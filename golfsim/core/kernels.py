@@ -55,6 +55,10 @@ if CHECKED:
     bounds.install()
 
 
+# For `numba.extending.overload`: as `inlined`. A function that checks its indices cannot be called without references.
+OVERLOADED: dict[str, Any] = {"boundscheck": True} if CHECKED else {"_nrt": False, "forceinline": True}
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a module-level function over arrays and scalars: without GIL, cached on disk, with numpy's division.
 

@@ -19,7 +19,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from golfsim.core import chacha
-from golfsim.core.kernels import inlined, kernel
+from golfsim.core.kernels import OVERLOADED, inlined, kernel
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 STEP = 0x9E37_79B9_7F4A_7C15
@@ -83,7 +83,7 @@ else:
         """Stand for the draw of a key of either kind; the compiler chooses by the type of the key."""
         raise NotImplementedError
 
-    @overload(_draw, jit_options={"_nrt": False, "forceinline": True})
+    @overload(_draw, jit_options=OVERLOADED)
     def _compiled_draw(key, cycle, node, k):
         if is_secret(key):
             return lambda key, cycle, node, k: chacha.draw(key, cycle, node, k)
@@ -112,7 +112,7 @@ def item(k: Any, e: int) -> Any:
     return k[e] if isinstance(k, np.ndarray) else k
 
 
-@overload(item, jit_options={"_nrt": False, "forceinline": True})
+@overload(item, jit_options=OVERLOADED)
 def _compiled_item(k, e):
     return (lambda k, e: k[e]) if isinstance(k, numba.types.Array) else (lambda k, e: k)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from golfsim.core.kernels import inlined, leaf
+from golfsim.core.kernels import OVERLOADED, inlined, leaf
 from golfsim.core.maths import cos_of_turns, log, power
 from golfsim.core.rng import STEP, draw, is_secret, mix, stream, unit
 
@@ -78,7 +78,7 @@ def _laplace_row(key: Any, cycle: Any, node: Any, k: Any, scale: Any, out: Any, 
     _any_laplace_row(key, cycle, node, k, scale, out, row)
 
 
-@overload(_laplace_row, jit_options={"_nrt": False, "forceinline": True})
+@overload(_laplace_row, jit_options=OVERLOADED)
 def _compiled_laplace_row(key, cycle, node, k, scale, out, row):
     chosen = _any_laplace_row if is_secret(key) else _fast_laplace_row
     return lambda key, cycle, node, k, scale, out, row: chosen(key, cycle, node, k, scale, out, row)

@@ -12,7 +12,9 @@ pytestmark = needs_jit
 
 MINE = """
 import numpy as np
+from golfsim.core.rng import item
 from golfsim.core.simd import load, store
+from golfsim.privacy.noise import add_laplace
 from golfsim.protocol import LayerConfig, Protocol, inlined, kernel
 
 
@@ -50,7 +52,7 @@ number = 20
 name = "mine"
 use = "mine.py:Mine"
 """
-LINE = 15  # of the statement in `change_all`
+LINE = 17  # of the statement in `change_all`
 
 
 def run(folder, line, *words):
@@ -67,7 +69,7 @@ def run(folder, line, *words):
         ("value[order[e] + 1] += 1", f"{LINE}: in change_all", 20, 20),
         ("value[order[e] - 1] += 1", f"{LINE}: in change_all", -1, 20),
         ("table[e, 8] = 1", f"{LINE}: in change_all", 8, 8),
-        ("change(value, order[e] + 5)", "9: in change", 20, 20),
+        ("change(value, order[e] + 5)", "11: in change", 20, 20),
     ],
 )
 def test_the_first_wrong_index_ends_the_run_with_kernel_line_and_index(tmp_path, line, place, index, size):
@@ -81,6 +83,16 @@ def test_the_first_wrong_index_ends_the_run_with_kernel_line_and_index(tmp_path,
 def test_lanes_beyond_a_row_are_found(tmp_path):
     done = run(tmp_path, "store(table, e, 4, load(table, e, 4, 8))", "--debug")
     assert "index 11 is out of range: this axis has size 8" in done.stderr
+
+
+def test_an_index_in_a_function_that_the_compiler_chooses_by_type_is_checked(tmp_path):
+    done = run(tmp_path, "value[e] += item(table, e + 1)[0]", "--debug")
+    assert "index 20 is out of range: this axis has size 20" in done.stderr
+
+
+def test_kernels_with_checks_draw_noise(tmp_path):
+    done = run(tmp_path, "add_laplace(np.uint64(1), 1, e, 0, 1.0, table, e)", "--debug")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("words", [["--debug"], ["--paranoid"], ["--debug", "--workers", "2", "--set", "runs=2"]])

@@ -209,7 +209,7 @@ def test_an_adjacency_matrix_of_scipy_is_read_in_each_format(tmp_path, form):
         ({"indices": np.array([1, 2, 3, 9])}, "there is no node 9"),
         ({"indices": np.array([1, 2, 3, -1])}, "there is no node -1"),
         ({"shape": np.array([4, 5])}, "the matrix is 4 × 5, the network has 4 nodes"),
-        ({"shape": None}, "the network has 4 nodes"),
+        ({"shape": None}, "expected whole numbers in “shape”"),
         ({"format": np.array(b"dia")}, "got “dia”"),
         ({"format": np.array(["csr", "csr"])}, "expected a matrix"),
     ],

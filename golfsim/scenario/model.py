@@ -57,6 +57,11 @@ class Scenario(Settings):
         description="lists of values by path; every combination of values is one point. The lists of a `zip` group "
         "vary together",
     )
+    variables: dict[str, Any] = Field(
+        {},
+        description='values that other settings refer to, e.g. `epsilon = 10.0` here and `epsilon = "$epsilon"` in '
+        "several layers or cases; also “$epsilon / 2” and “$epsilon * 2”. A sweep varies `variables.epsilon`",
+    )
     case: tuple[dict[str, Any], ...] = Field(
         (), description="named variants: a `label` for plots, and the values, by path, that replace those of the file"
     )
@@ -141,6 +146,9 @@ class Scenario(Settings):
         layers, more = _build(source, 0, RawRecords.stand_in() if "data" in tree else None)
         found += more
         found += _cross_checks(scenario, layers, {problem.path[0] for problem in found})
+        unknown = source.wrong_references()
+        if unknown:  # what the checks say about the reference itself is no help
+            found = [*unknown, *(p for p in found if all(p.path[: len(u.path)] != u.path for u in unknown))]
         if found:
             raise source.complain(found)
         configs = [layer.config for layer in layers.values()]
@@ -211,7 +219,9 @@ class Scenario(Settings):
         return {key: value for key, value in self._spelt_out().items() if key not in ("name", "seed", "runs", "plot")}
 
     def _spelt_out(self) -> dict[str, Any]:
-        tree = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"protocol", "sweep", "case"})
+        tree = self.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude={"protocol", "sweep", "case", "variables"}
+        )
         return tree | {"protocol": copy.deepcopy(self._layers)}
 
 

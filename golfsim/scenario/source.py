@@ -15,6 +15,7 @@ from typing import Any
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import is_file, shipped_scenarios, unreadable
 from golfsim.core.words import counted
+from golfsim.scenario import variables
 from golfsim.scenario.messages import Problem, ScenarioError, lists, shown, tuples, written
 from golfsim.scenario.pages import page_for
 from golfsim.scenario.toml_lines import KeyPath, key_lines, leaves, line_of
@@ -92,13 +93,25 @@ class Source:
 
     def as_checked(self) -> dict[str, Any]:
         """Return the tree as the models expect it: tuples for lists, and a single churn table as a list of one."""
-        churn = self.tree.get("churn")
-        tree: dict[str, Any] = tuples(self.tree | ({"churn": [churn]} if isinstance(churn, dict) else {}))
-        return tree
+        tree = self._resolved()
+        churn = tree.get("churn")
+        checked: dict[str, Any] = tuples(tree | ({"churn": [churn]} if isinstance(churn, dict) else {}))
+        return checked
+
+    def _resolved(self, wrong: list[Problem] | None = None) -> dict[str, Any]:
+        """Return the tree with the values of variables; add references to unknown variables to `wrong`."""
+        found = [] if wrong is None else wrong
+        return variables.resolved(self.tree, lambda path, e: found.append(Problem(path, e.what, e.hint or "")))
+
+    def wrong_references(self) -> list[Problem]:
+        """Return a problem for each reference to a variable that does not exist."""
+        found: list[Problem] = []
+        self._resolved(found)
+        return found
 
     def layer_tables(self) -> dict[int, dict[str, Any]]:
         """Return the tables of the stack by their place; omit entries that are not tables."""
-        tables = self.tree.get("protocol")
+        tables = self._resolved().get("protocol")
         places = enumerate(tables) if isinstance(tables, list) else ()
         return {place: tuples(table) for place, table in places if isinstance(table, dict)}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from golfsim.core.errors import UserError
 from golfsim.core.paths import INDEX
+from golfsim.scenario import variables
 from golfsim.scenario.model import Scenario
 
 Changes = dict[str, Any]
@@ -120,8 +121,13 @@ def _axes(scenario: Scenario) -> list[list[tuple[Changes, Changes]]]:
     for key, values in scenario.sweep.items():
         groups = values if key == "zip" and isinstance(values, tuple) else ({key: values},)
         for group in groups:
-            axes.append([(point, point) for point in _zipped(group, key)])
+            axes.append([(_named(point), point) for point in _zipped(group, key)])
     return axes
+
+
+def _named(point: Changes) -> Changes:
+    """Return the values that identify a point; a variable has its own name."""
+    return {key.removeprefix(f"{variables.TABLE}."): value for key, value in point.items()}
 
 
 def _zipped(group: Any, key: str) -> list[Changes]:

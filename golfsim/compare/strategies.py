@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.core.columns import ABOUT_LAYERS, COLUMNS
 from golfsim.core.errors import UserError, nearest
 from golfsim.runs.results import DATA, RESULTS
-from golfsim.sim.log import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ def rows_of(frame: pd.DataFrame, metric: str, layer: str | None) -> tuple[pd.Dat
 
 def varied(frame: pd.DataFrame) -> list[str]:
     """Return the columns by which runs differ; of columns that vary together only the first."""
-    extra = [key for key in frame.columns if key not in (*COLUMNS, "path")]
+    extra = [key for key in frame.columns if key not in (*COLUMNS, *ABOUT_LAYERS, "path")]
     extra = [key for key in extra if frame[key].nunique(dropna=False) > 1]
     points = frame[extra].drop_duplicates()
     kept: list[str] = []

@@ -62,6 +62,7 @@ class LayerConfig(Settings):
         pattern=r"^[A-Za-z_][\w-]*$", description="the layer's name: other layers, `--set` and the log use it"
     )
     use: str = Field(description="a protocol (`golfsim list protocols`), or a class of yours: “my_file.py:MyProtocol”")
+    label: str | None = Field(None, min_length=1, description="the text for the layer in legends and tables")
     first: int = Field(1, ge=1, description="the first cycle in which the layer acts")
     until: int | None = Field(None, ge=1, description="the last cycle in which the layer acts; default: the end")
     every: int = Field(1, ge=1, description="the number of cycles from one turn to the next")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from golfsim.core.columns import ABOUT_LAYERS, COLUMNS
 from golfsim.core.errors import UserError, nearest
-from golfsim.sim.log import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ def label_of(metric: str) -> str:
 
 def varied(frame: pd.DataFrame) -> list[str]:
     """Return the columns by which the points of a sweep differ."""
-    known = (*COLUMNS, "path", "node", "online", "error", "source", "target")
+    known = (*COLUMNS, *ABOUT_LAYERS, "path", "node", "online", "error", "source", "target")
     extra = [name for name in frame.columns if name not in known]
     return [name for name in extra if frame[name].nunique(dropna=False) > 1]
 

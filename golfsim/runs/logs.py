@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from golfsim.core.columns import COLUMNS
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
-from golfsim.sim.log import ABOUT, COLUMNS, LOG, NOTE, no_such_table, noted
+from golfsim.sim.log import ABOUT, LOG, NOTE, no_such_table, noted
 from golfsim.sim.tables import beside, columns_of
 
 if TYPE_CHECKING:
@@ -110,8 +111,10 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
     words = [column for column in ("layer", "metric") if column in columns]
     whole[words] = whole[words].astype("category")
     for name in dict.fromkeys(name for piece in pieces for name in piece.values):
-        values = [_plain(piece.values.get(name)) for piece in pieces]
-        if name in ("run", "seed"):
+        values = [piece.values.get(name) if name == "label" else _plain(piece.values.get(name)) for piece in pieces]
+        if name == "label":
+            whole[name] = _labels(whole["layer"], values, sizes)
+        elif name in ("run", "seed"):
             whole[name] = np.repeat(np.array(values, np.int32 if name == "run" else np.int64), sizes)
         else:  # numbers, texts and missing values may occur in one column
             codes, different = pd.factorize(pd.Series(values, dtype=object))
@@ -132,6 +135,20 @@ def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], lis
     for wrong in errors:
         warnings.warn(f"{wrong.what}; this run is left out, and golfsim run repeats it", stacklevel=4)
     return [one[0] for one in found], [one[1] for one in found], [one[2] for one in found]
+
+
+def _labels(layers: pd.Series, labels: list[Any], sizes: list[int]) -> pd.Series:
+    """Return the label of each row's layer; a piece has a table of labels by layer, or none."""
+    import pandas as pd
+
+    names = layers.to_numpy(object)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    found = np.full(len(names), None, object)
+    for piece, table in enumerate(labels):
+        here = slice(starts[piece], starts[piece + 1])
+        known = {str(key): str(value) for key, value in table.items()} if isinstance(table, dict) else {}
+        found[here] = [known.get(name) for name in names[here]] if known else None
+    return pd.Series(pd.Categorical(found))
 
 
 def _plain(value: Any) -> Any:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from golfsim.core.columns import COLUMNS
 from golfsim.core.words import counted
 from golfsim.runs.logs import Piece, frame_of, further
 from golfsim.runs.results import NOT_POINT, find
-from golfsim.sim.log import COLUMNS
 from golfsim.sim.tables import columns_of
 
 if TYPE_CHECKING:

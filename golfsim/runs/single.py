@@ -289,7 +289,7 @@ def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: di
     if outcome["status"] not in WHOLE and there.get("hash") == task.hash and there.get("status") in WHOLE:
         return
     about: dict[str, Any] = outcome | {
-        "point": task.point.values,
+        "point": task.point.columns,
         "name": scenario.name,
         "run": simulation.run,
         "seed": simulation.seed,

@@ -10,6 +10,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.paths import INDEX
 from golfsim.core.words import counted
 from golfsim.runs.logs import damage
+from golfsim.runs.results import NOT_POINT
 from golfsim.runs.store import SHORT, WHOLE, Entry, Store
 
 STATES = ("complete", "damaged", "interrupted", "failed", "running", "missing")
@@ -32,7 +33,7 @@ def of(folder: Path, verify: bool = False) -> dict[str, Any]:
         asked, begun = store.planned(), {file.parent.name[-SHORT:] for file in root.rglob("run-*/checkpoint-*")}
         older += len(store.entries().keys() - {hash_ for hash_, _, _ in asked})
         for hash_, values, entry in asked:
-            point = ", ".join(f"{key} = {value}" for key, value in values.items() if key not in ("run", "seed"))
+            point = ", ".join(f"{key} = {value}" for key, value in values.items() if key not in NOT_POINT)
             state = _state(entry, hash_[:SHORT] in begun)
             wrong = damage(root / entry.folder) if verify and entry and state == "complete" else ""
             if wrong:

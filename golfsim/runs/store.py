@@ -196,7 +196,7 @@ class Store:
 
     def ask_for(self, file: str, runs: list[Planned]) -> dict[str, Entry]:
         """Record the runs of a scenario file. Return those that are complete, by hash."""
-        rows = [(file, n, r.hash, json.dumps(r.point.values), r.run, r.seed) for n, r in enumerate(runs)]
+        rows = [(file, n, r.hash, json.dumps(r.point.columns), r.run, r.seed) for n, r in enumerate(runs)]
         if not self._sound():
             os.replace(self.index, self.index.with_suffix(".damaged"))
         self._write(

@@ -18,6 +18,7 @@ from golfsim.network.adversaries import AdversaryConfig
 from golfsim.network.churn import ChurnConfig
 from golfsim.network.transport import TransportConfig
 from golfsim.protocol.base import Protocol
+from golfsim.protocol.learner import Learner
 from golfsim.protocol.loading import code_file, find
 from golfsim.protocol.records import RawRecords
 from golfsim.scenario.messages import Neighbours, Problem, ScenarioError, explain, shown
@@ -63,11 +64,14 @@ class Scenario(Settings):
         "several layers or cases; also “$epsilon / 2” and “$epsilon * 2”. A sweep varies `variables.epsilon`",
     )
     case: tuple[dict[str, Any], ...] = Field(
-        (), description="named variants: a `label` for plots, and the values, by path, that replace those of the file"
+        (),
+        description="named variants, e.g. strategies: a `label` for plots; the values, by path, that replace those of "
+        "the file; layers (`[[case.layers]]`) on top of those of the file; `judged`, the layer whose model is judged",
     )
 
     _source: Source = PrivateAttr()
     _layers: list[dict[str, Any]] = PrivateAttr()  # the checked settings of each layer
+    _learners: tuple[str, ...] = PrivateAttr()
     _files: tuple[str, ...] = PrivateAttr()  # the names of files in all settings
 
     @classmethod
@@ -132,6 +136,10 @@ class Scenario(Settings):
         """Return a checked copy with other values at some paths; `where` names the place of the changes in errors."""
         return self._checked(self._source, changes, where)
 
+    def in_case(self, number: int, changes: Changes, where: str | None = None) -> Scenario:
+        """Return a checked copy with the layers of a case and with other values at some paths."""
+        return self._checked(self._source.in_case(number), changes, where)
+
     @classmethod
     def _checked(cls, source: Source, changes: Changes, where: str | None = None) -> Scenario:
         source = source.changed(changes, where)
@@ -151,6 +159,7 @@ class Scenario(Settings):
             found = [*unknown, *(p for p in found if all(p.path[: len(u.path)] != u.path for u in unknown))]
         if found:
             raise source.complain(found)
+        scenario._learners = tuple(name for name, layer in layers.items() if isinstance(layer, Learner))
         configs = [layer.config for layer in layers.values()]
         scenario._files = tuple(name for table in (scenario, *configs) for name in table.files())
         scenario._layers = [config.model_dump(mode="json", by_alias=True, exclude_none=True) for config in configs]
@@ -201,6 +210,21 @@ class Scenario(Settings):
         return sorted({path for use in uses if (path := code_file(use, self.folder)) is not None})
 
     @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The names of all layers, lowest first."""
+        return tuple(table["name"] for table in self._layers)
+
+    @property
+    def learners(self) -> tuple[str, ...]:
+        """The names of the layers with models, lowest first."""
+        return self._learners
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of layers that have one, by the name of the layer."""
+        return {table["name"]: table["label"] for table in self._layers if table.get("label")}
+
+    @property
     def condition(self) -> Condition | None:
         """The condition of `[stop]`."""
         return Condition.parse(self.stop.when) if self.stop else None
@@ -216,7 +240,10 @@ class Scenario(Settings):
 
         The seed and the contents of files are not included.
         """
-        return {key: value for key, value in self._spelt_out().items() if key not in ("name", "seed", "runs", "plot")}
+        tree = {key: value for key, value in self._spelt_out().items() if key not in ("name", "seed", "runs", "plot")}
+        for table in tree["protocol"]:
+            table.pop("label", None)
+        return tree
 
     def _spelt_out(self) -> dict[str, Any]:
         tree = self.model_dump(
@@ -335,7 +362,7 @@ def _check_stop(scenario: Scenario, layers: Layers | None) -> Iterable[Problem]:
     except UserError as error:
         yield Problem(("stop", "when"), error.what, error.hint or "")
         return
-    valid = [*(layers or ()), "world"]
+    valid = [*(layers or ()), *scenario._source.case_layers(), "world"]
     if condition and layers is not None and condition.layer not in valid:
         yield Problem(("stop", "when"), f"there is no layer “{condition.layer}”", nearest(condition.layer, valid))
 

@@ -85,11 +85,44 @@ class Source:
         return replace(new, lines=_outside(new.lines, set(new.origin)))
 
     def _change(self, key: str, value: Any, text: str) -> None:
-        first = key.split(".")[0]
+        first, *rest = key.split(".")
         valid = [*self.layer_names(), *self.top_level]
-        if first not in valid:
-            raise UserError(f"there is no layer and no top-level key “{first}”", hint=nearest(first, valid))
-        self.origin[_set(self.tree, self.resolve(key), lists(value))] = text
+        places = [] if first in valid else self.case_layers().get(first, [])
+        if first not in valid and not places:
+            raise UserError(
+                f"there is no layer and no top-level key “{first}”", hint=nearest(first, [*valid, *self.case_layers()])
+            )
+        for path in [(*place, *_steps(rest)) for place in places] or [self.resolve(key)]:
+            self.origin[_set(self.tree, path, lists(value))] = text
+
+    def in_case(self, number: int) -> Source:
+        """Return the source of a case before its changes: its layers are on top of the layers of the file."""
+        own, common = self.tree["case"][number].get("layers", []), self.tree.get("protocol", [])
+        if not isinstance(own, list) or not all(isinstance(table, dict) for table in own):
+            hint = "write each layer of the case as a table: [[case.layers]]"
+            raise UserError("expected a list of layers", key=f"case.{number}.layers", hint=hint)
+        inside = ("case", number, "layers")
+        lines = {p: line for p, line in self.lines.items() if p[:1] != ("case",)}
+        for path, line in self.lines.items():
+            if path[:3] == inside and len(path) > 3:
+                lines["protocol", len(common) + int(path[3]), *path[4:]] = line
+        tree = {key: value for key, value in self.tree.items() if key not in ("case", "sweep")}
+        origin = {path: text for path, text in self.origin.items() if path[:1] not in (("case",), ("sweep",))}
+        for path, text in self.origin.items():
+            if path[:3] == inside and len(path) > 3:
+                origin["protocol", len(common) + int(path[3]), *path[4:]] = text
+        return replace(self, tree=tree | {"protocol": [*common, *own]}, lines=lines, origin=origin)
+
+    def case_layers(self) -> dict[str, list[KeyPath]]:
+        """Return where the layers of cases are, by name."""
+        cases = self.tree.get("case")
+        found: dict[str, list[KeyPath]] = {}
+        for number, case in enumerate(cases if isinstance(cases, list) else ()):
+            own = case.get("layers") if isinstance(case, dict) else None
+            for place, table in enumerate(own if isinstance(own, list) else ()):
+                if isinstance(table, dict) and isinstance(table.get("name"), str):
+                    found.setdefault(table["name"], []).append(("case", number, "layers", place))
+        return found
 
     def as_checked(self) -> dict[str, Any]:
         """Return the tree as the models expect it: tuples for lists, and a single churn table as a list of one."""
@@ -127,7 +160,7 @@ class Source:
             return (first, ".".join(rest))
         layers = self.layer_names()
         start: KeyPath = ("protocol", layers[first]) if first in layers else (first,)
-        return self._in_tree((*start, *(int(word) if word.isdecimal() else word for word in rest)))
+        return self._in_tree((*start, *_steps(rest)))
 
     def _in_tree(self, path: KeyPath) -> KeyPath:
         """Return the same path without the index 0 where churn is one table instead of a list."""
@@ -162,6 +195,10 @@ class Source:
             name = self.layer_tables().get(int(path[1]), {}).get("name")
             path = (name, *path[2:]) if isinstance(name, str) and BARE.fullmatch(name) else path
         return ".".join(str(word) if BARE.fullmatch(str(word)) else shown(str(word)) for word in path)
+
+
+def _steps(words: Iterable[str]) -> KeyPath:
+    return tuple(int(word) if word.isdecimal() else word for word in words)
 
 
 def _outside(lines: dict[KeyPath, int], replaced: set[KeyPath]) -> dict[KeyPath, int]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from golfsim.core.errors import UserError
+from golfsim.core.columns import ABOUT_LAYERS, COLUMNS
+from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import INDEX
 from golfsim.scenario import variables
 from golfsim.scenario.model import Scenario
@@ -27,6 +28,7 @@ class Point:
     values: Changes
     scenario: Scenario
     folder: str  # its name: readable, and safe on every file system
+    judged: str | None = None  # the layer whose model is judged; None: all layers with models
 
     @cached_property
     def text(self) -> str:
@@ -36,12 +38,18 @@ class Point:
     @cached_property
     def packed(self) -> dict[str, Any]:
         """Its content in types of JSON, for another process."""
-        return {"values": self.values, "scenario": self.scenario.packed(), "folder": self.folder}
+        return {"values": self.values, "scenario": self.scenario.packed(), "folder": self.folder, "judged": self.judged}
 
     @classmethod
     def unpacked(cls, parts: dict[str, Any]) -> Point:
         """Return the point that `packed` describes."""
-        return cls(parts["values"], _scenario(parts["scenario"]), parts["folder"])
+        return cls(parts["values"], _scenario(parts["scenario"]), parts["folder"], parts["judged"])
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Its values for the rows of its runs, with what figures need: the judged layer and the labels of layers."""
+        more = {"judged": self.judged, "label": self.scenario.labels}
+        return self.values | {key: value for key, value in more.items() if value}
 
     @cached_property
     def kind(self) -> str:
@@ -65,7 +73,6 @@ def _shape(value: Any) -> Any:
 
 def points(scenario: Scenario) -> list[Point]:
     """Return all combinations of each case with each value of each key; the keys of a zip group vary together."""
-    plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
     found: list[Point] = []
     told: set[str] = set()
     names = _Names()
@@ -74,15 +81,30 @@ def points(scenario: Scenario) -> list[Point]:
     if number > MOST_POINTS:
         what = f"the sweep has {number} points; at most {MOST_POINTS} are supported"
         raise UserError(what, key="sweep", hint="vary fewer keys, or let lists vary together in a zip group")
-    for combination in itertools.product(cases, *axes):
-        values = {key: value for part in combination for key, value in part[0].items()}
-        changes = {key: value for part in combination for key, value in part[1].items()}
+    plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
+    for case, combination in itertools.product(cases, list(itertools.product(*axes))):
+        values = case.values | {key: value for part in combination for key, value in part[0].items()}
+        changes = case.changes | {key: value for part in combination for key, value in part[1].items()}
         where = f"{scenario.file}, at " + ", ".join(f"{k} = {v}" for k, v in values.items())
         if repr(values) in told:
             raise UserError("two points of the sweep are equal", key="sweep", hint="remove the value that occurs twice")
         told.add(repr(values))
-        found.append(Point(values, plain.change(changes, where=where) if changes else plain, names.of(values)))
+        if case.own_layers:
+            made = scenario.in_case(case.number, changes, where)
+        else:
+            made = plain.change(changes, where=where) if changes else plain
+        found.append(Point(values, made, names.of(values), _judged(case, made)))
     return found
+
+
+def _judged(case: _Case, scenario: Scenario) -> str | None:
+    """Return the layer whose model is judged: as stated, or the highest one if the case has layers of its own."""
+    if case.judged is None:
+        return scenario.learners[-1] if case.own_layers and scenario.learners else None
+    if case.judged not in scenario.layer_names:
+        what, hint = f"there is no layer “{case.judged}”", nearest(str(case.judged), scenario.layer_names)
+        raise UserError(what, key=f"case.{case.number}.judged", hint=hint)
+    return case.judged
 
 
 class _Names:
@@ -102,17 +124,32 @@ class _Names:
         return free
 
 
-def _cases(scenario: Scenario) -> list[tuple[Changes, Changes]]:
-    """Return (the values that identify the point, the changes that it makes) for each case."""
+@dataclass(frozen=True)
+class _Case:
+    """One case: the values that identify it, the changes that it makes, and the layer that is judged."""
+
+    values: Changes
+    changes: Changes
+    number: int = 0
+    own_layers: bool = False
+    judged: str | None = None
+
+
+def _cases(scenario: Scenario) -> list[_Case]:
     if not scenario.case:
-        return [({}, {})]
+        return [_Case({}, {})]
     found = []
     for number, table in enumerate(scenario.case):
         changes = dict(table)
-        label = changes.pop("label", None)
+        label, judged, layers = (changes.pop(key, None) for key in ("label", "judged", "layers"))
         if not isinstance(label, str) or not label:
             raise UserError("missing: a case needs a label for plots", key=f"case.{number}.label")
-        found.append(({"case": label}, changes))
+        if layers is not None and "protocol" in changes:
+            hint = "`layers` are added to the stack of the file, `protocol` replaces it"
+            raise UserError("the case has both `layers` and `protocol`", key=f"case.{number}.layers", hint=hint)
+        if judged is not None and not isinstance(judged, str):
+            raise UserError("expected the name of a layer", key=f"case.{number}.judged")
+        found.append(_Case({"case": label}, changes, number, layers is not None, judged))
     return found
 
 
@@ -126,8 +163,10 @@ def _axes(scenario: Scenario) -> list[list[tuple[Changes, Changes]]]:
 
 
 def _named(point: Changes) -> Changes:
-    """Return the values that identify a point; a variable has its own name."""
-    return {key.removeprefix(f"{variables.TABLE}."): value for key, value in point.items()}
+    """Return the values that identify a point; a variable has its own name, unless a column of the log has it."""
+    taken = {*Scenario.model_fields, *COLUMNS, *ABOUT_LAYERS, "path", "results"}
+    names = {key: key.removeprefix(f"{variables.TABLE}.") for key in point}
+    return {key if names[key] in taken else names[key]: value for key, value in point.items()}
 
 
 def _zipped(group: Any, key: str) -> list[Changes]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from golfsim.core.columns import COLUMNS
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum, write_whole
 from golfsim.sim.tables import NodeTable, beside
@@ -14,7 +15,6 @@ from golfsim.sim.tables import NodeTable, beside
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("run", "seed", "cycle", "layer", "metric", "value")
 LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
 NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
 

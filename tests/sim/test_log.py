@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import golfsim
+from golfsim.core.columns import COLUMNS
 from golfsim.core.errors import UserError
 from golfsim.core.files import forget_unfinished, write_whole
 from golfsim.core.provenance import about_this_machine
 from golfsim.runs.logs import load
-from golfsim.sim.log import COLUMNS, Log
+from golfsim.sim.log import Log
 
 
 def small_log(run=1, seed=7):

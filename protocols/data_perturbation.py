@@ -17,7 +17,7 @@ from golfsim.learning.updates import L1, NORMS
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse
 from golfsim.privacy.noise import add_gamma_norm, add_laplace, respond
-from golfsim.protocol.base import Layer, LayerConfig
+from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
 
 if TYPE_CHECKING:
@@ -335,6 +335,10 @@ class DataPerturbation(Published[DataPerturbationConfig]):
     def guarantee(self) -> Guarantee:
         """Return ε per record or node: everything is published once."""
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+
+    def disclosure(self) -> Disclosure:
+        """Return that noisy records are released."""
+        return Disclosure("records with noise", "nobody")
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the spent budget."""

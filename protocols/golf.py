@@ -18,7 +18,7 @@ from golfsim.network.adversaries import HONEST, Forgery, as_sent, forge, forge_r
 from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
-from golfsim.protocol.base import Audited
+from golfsim.protocol.base import Audited, Disclosure
 from golfsim.protocol.learner import classify, score
 from golfsim.protocol.records import refuse_unfit, sign_for
 
@@ -611,6 +611,11 @@ class Golf(Descent[GolfConfig]):
         if self.config.epsilon is None:
             return super().guarantee()
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+
+    def disclosure(self) -> Disclosure:
+        """Return that models are released, with noise in each gradient if there is an ε."""
+        noisy = Disclosure("models with noise in each gradient", "nobody")
+        return super().disclosure() if self.config.epsilon is None else noisy
 
     def audited(self) -> Audited:
         """Return an audit of two nodes that exchange models until the budget is spent, and once more."""

@@ -9,6 +9,7 @@ from pydantic import Field
 from golfsim.learning.updates import NORMS, Noise
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
+from golfsim.protocol.base import Disclosure
 from golfsim.protocol.records import refuse_unfit
 from protocols.random_walk import Walk, WalkConfig
 
@@ -63,6 +64,10 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
     def guarantee(self) -> Guarantee:
         """Return ε per record or node: the visits of a record compose sequentially, different records in parallel."""
         return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+
+    def disclosure(self) -> Disclosure:
+        """Return that models with noisy gradients are released."""
+        return Disclosure("models with noise in each gradient", "nobody")
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the metrics of a walk and the spent budget."""

@@ -27,7 +27,7 @@ from golfsim.learning.erm.nodes import Part
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Guarantee
 from golfsim.privacy.noise import add_gamma_norm, add_laplace
-from golfsim.protocol.base import Audited, Layer, LayerConfig
+from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.records import Published, Records, Rows, longest, ranges, refuse_unfit
 
@@ -450,6 +450,10 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     def released(self) -> NDArray[np.float64]:
         """Return the noisy models and the chosen λ; without noise no model leaves its node."""
         return np.concatenate([self.w.ravel(), self.choice]) if self._noisy else np.empty(0)
+
+    def disclosure(self) -> Disclosure:
+        """Return that each node releases its noisy model."""
+        return Disclosure("the model of each node with noise", "nobody")
 
     def audited(self) -> Audited:
         """Return an audit of one node, with enough records per λ of the grid for one of them to oppose the others."""

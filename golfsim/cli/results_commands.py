@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,14 @@ def compare(
     by: By = None,
     metric: Annotated[str, typer.Option(help="Metric to compare, at the last observed cycle.")] = "accuracy",
     layer: Annotated[
-        str | None, typer.Option(help="Compare this layer only. Default: all layers that have the metric.")
+        list[str] | None,
+        typer.Option(
+            help="Compare only this layer; may be repeated. Default: the judged layer of each case, or else all layers "
+            "that have the metric."
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Compare all other strategies with this one, e.g. one without privacy.")
     ] = None,
     target: Target = None,
     better: Annotated[
@@ -30,21 +38,29 @@ def compare(
         ),
     ] = None,
     json_: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print one line per block and strategy as CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a table for LaTeX (package booktabs).")] = False,
 ) -> None:
     """Compare strategies, paired over seeds: which one is best, by how much, and whether this is significant."""
     from golfsim.compare import comparison as comparing
-    from golfsim.compare import verdict
+    from golfsim.compare import privacy_table, publication, verdict
     from golfsim.runs import results as found_in
 
     if better not in (None, "higher", "lower"):
         raise UserError(f"--better: expected “higher” or “lower”; got “{better}”")
-    found = comparing.compare(found_in.find(results).frame, by, metric, layer, target, better)  # type: ignore[arg-type]
+    if json_ + csv + latex > 1:
+        raise UserError("--json, --csv and --latex exclude each other")
+    there = found_in.find(results)
+    found = comparing.compare(there.frame, by, metric, layer, target, better, baseline)  # type: ignore[arg-type]
+    rows = privacy_table.privacy_rows(there, found.by)
     if json_:
-        reported = {"sentence": verdict.sentence(found)} | found.as_dict()
+        reported = {"sentence": verdict.sentence(found)} | found.as_dict() | {"privacy": [asdict(row) for row in rows]}
         return print(json.dumps(reported, indent=2, ensure_ascii=False))
+    if csv or latex:
+        return print((publication.as_csv if csv else publication.as_latex)(found), end="")
     from rich.console import Console
 
-    Console(highlight=False).print(*verdict.rendered(found), sep="\n")
+    Console(highlight=False).print(*verdict.rendered(found, [privacy_table.privacy_table(rows)]), sep="\n")
 
 
 def report(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +31,17 @@ from golfsim.compare.strategies import (
     Curve,
     Curves,
     Key,
+    Shared,
     area,
     block_keys,
-    curves_of,
     default_by,
     direction,
     every_curve,
     last,
     reach,
     rows_of,
+    shared,
+    shown,
 )
 from golfsim.core.errors import UserError
 
@@ -114,6 +116,7 @@ class Question:
     metric: str
     better: Better
     target: float | None
+    baseline: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ class Comparison:
     metric: str
     better: Better
     target: float | None
+    baseline: str | None  # the strategy that all others are compared with; None: all pairs are compared
     strategies: tuple[str, ...]
     blocks: tuple[str, ...]
     block_keys: tuple[str, ...]  # the keys that distinguish blocks
@@ -133,7 +137,8 @@ class Comparison:
     costs: tuple[Cost, ...]
     ranks: tuple[Rank, ...]
     friedman: float | None  # p of Friedman's test; None with fewer than three strategies or blocks
-    missing: tuple[str, ...]  # what could not be paired, as text
+    left_out: tuple[str, ...]  # strategies without a block in common with the others, and why, as text
+    missing: tuple[str, ...]  # what else could not be paired, as text
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison for programs, with None in place of NaN and infinity."""
@@ -152,9 +157,10 @@ def compare(
     frame: pd.DataFrame,
     by: str | None = None,
     metric: str = "accuracy",
-    layer: str | None = None,
+    layer: str | Sequence[str] | None = None,
     target: float | None = None,
     better: Better | None = None,
+    baseline: str | None = None,
 ) -> Comparison:
     """Compare the strategies in a tidy log.
 
@@ -166,33 +172,40 @@ def compare(
         The key whose values are the strategies. All other keys that vary form blocks. Default: found from the log.
     metric : str
         The metric to compare, at the last observed cycle.
-    layer : str, optional
-        Compare this layer only.
+    layer : str or sequence of str, optional
+        Compare these layers only. Default: the judged layer of a case; otherwise all layers that have the metric.
     target : float, optional
         Also report cycles, messages and bytes until the metric reaches this value.
     better : {"higher", "lower"}, optional
         Whether higher or lower values are better. Default: known for the metric.
+    baseline : str, optional
+        The strategy with which all others are compared, e.g. one without privacy. Default: all pairs are compared.
     """
-    rows, name = rows_of(frame, metric, layer)
+    layers = [layer] if isinstance(layer, str) else list(layer or ())
+    frame = shown(frame, metric) if not layers else shown(frame.drop(columns="judged", errors="ignore"), metric)
+    rows, name = rows_of(frame, metric, layers)
     by = by or default_by(rows)
-    curves, missing = curves_of(frame, rows, name, by)
-    asked = Question(by, name, better or direction(name), target)
-    return _compared(curves, tuple(block_keys(rows, by)), tuple(missing), asked)
+    found = shared(every_curve(frame, rows, name, by), baseline)
+    asked = Question(by, name, better or direction(name), target, baseline)
+    return _compared(found, tuple(block_keys(rows, by)), asked)
 
 
 def costs(frame: pd.DataFrame, target: float, by: str = "layer", metric: str = "accuracy") -> tuple[Cost, ...]:
     """Return the cost of each strategy to reach a target. Unlike `compare`, this also works for a single strategy."""
-    rows, name = rows_of(frame, metric, None)
+    frame = shown(frame, metric)
+    rows, name = rows_of(frame, metric)
     asked = Question(by, name, direction(name), target)
     return _costs(list(every_curve(frame, rows, name, by).items()), asked)
 
 
-def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], asked: Question) -> Comparison:
+def _compared(found: Shared, keys: tuple[str, ...], asked: Question) -> Comparison:
+    curves = found.curves
     blocks = list(dict.fromkeys(block for _, block in curves))
-    ranks, p = _ranking(curves, blocks, asked.better)
-    strategies = [rank.strategy for rank in ranks]
-    pairs = [pair for b in blocks for pair in _pairs(curves, strategies, [b], b)]
-    overall = _pairs(curves, strategies, blocks, ALL) if len(blocks) > 1 else []
+    base = asked.baseline
+    ranks, p = _ranking({key: runs for key, runs in curves.items() if key[0] != base}, blocks, asked.better)
+    strategies = [*(rank.strategy for rank in ranks), *([] if base is None else [base])]
+    pairs = [pair for b in blocks for pair in _pairs(curves, strategies, [b], b, base)]
+    overall = _pairs(curves, strategies, blocks, ALL, base) if len(blocks) > 1 else []
     if not pairs:
         hint = "run them with the same `seed`"
         raise UserError("no two strategies have a run with the same seed", hint=hint, docs="reports")
@@ -200,7 +213,7 @@ def _compared(curves: Curves, keys: tuple[str, ...], missing: tuple[str, ...], a
     return Comparison(
         **asdict(asked), strategies=tuple(strategies), blocks=tuple(blocks), block_keys=keys, finals=tuple(finals),
         pairs=_corrected(pairs), overall=_corrected(overall), costs=_costs(_ordered(curves, blocks, strategies), asked),
-        ranks=tuple(ranks), friedman=p, missing=missing,
+        ranks=tuple(ranks), friedman=p, left_out=tuple(found.left_out), missing=tuple(found.missing),
     )  # fmt: skip
 
 
@@ -240,10 +253,15 @@ def _or_never(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _pairs(curves: Curves, strategies: list[str], blocks: list[str], name: str) -> list[PairTest]:
-    """Test all pairs of strategies, better rank first; differences are averaged over the blocks that both have."""
+def _pairs(curves: Curves, strategies: list[str], blocks: list[str], name: str, baseline: str | None) -> list[PairTest]:
+    """Test all pairs of strategies, better rank first, or all pairs with the baseline, which comes last.
+
+    Differences are averaged over the blocks that both have.
+    """
     found = []
     for one, other in itertools.combinations(strategies, 2):
+        if baseline not in (None, other):
+            continue
         shared = [block for block in blocks if (one, block) in curves and (other, block) in curves]
         differences = [_differences(curves[one, block], curves[other, block]) for block in shared]
         seeds = set.intersection(*(set(d) for d in differences)) if differences else set()

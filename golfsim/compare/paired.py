@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -74,6 +75,14 @@ def holm(p: Sequence[float]) -> list[float]:
     corrected = np.empty(len(p))
     corrected[order] = np.maximum.accumulate(steps)
     return [float(value) for value in corrected]
+
+
+def runs_needed(comparisons: int) -> int:
+    """Return how many pairs of runs the smallest p needs to fall below the level after Holm's correction.
+
+    The smallest p of the test is 2 ** (1 - pairs), and Holm multiplies the smallest of all p by their number.
+    """
+    return next(pairs for pairs in itertools.count(LEAST_PAIRS) if 2.0 ** (1 - pairs) * comparisons < LEVEL)
 
 
 def student(values: Numbers) -> tuple[float, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from golfsim.core.columns import ABOUT_LAYERS, COLUMNS
 from golfsim.core.errors import UserError, nearest
+from golfsim.runs.judged import judged, labelled
 from golfsim.runs.results import DATA, RESULTS
 
 if TYPE_CHECKING:
@@ -61,7 +63,12 @@ def better_of(metric: str) -> Better | None:
     return next((better for better, known in WORDS.items() if words & known), None)
 
 
-def rows_of(frame: pd.DataFrame, metric: str, layer: str | None) -> tuple[pd.DataFrame, str]:
+def shown(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the log with one judged model per run, layers by their labels, and keys of the same meaning as one."""
+    return _merged(labelled(judged(frame, metric.removesuffix(".mean"))))
+
+
+def rows_of(frame: pd.DataFrame, metric: str, layers: Sequence[str] = ()) -> tuple[pd.DataFrame, str]:
     """Return the rows of a metric, and its complete name: `accuracy` means `accuracy.mean`, the mean over nodes."""
     known = [str(name) for name in frame["metric"].unique()]
     name = metric if metric in known else f"{metric}.mean"
@@ -69,10 +76,31 @@ def rows_of(frame: pd.DataFrame, metric: str, layer: str | None) -> tuple[pd.Dat
         short = sorted({word.removesuffix(".mean") for word in known})
         raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, short))
     rows = frame[(frame["metric"] == name) & np.isfinite(frame["value"])]
-    layers = [str(word) for word in rows["layer"].unique()]
-    if layer is not None and layer not in layers:
-        raise UserError(f"no layer “{layer}” has the metric “{metric}”", hint=nearest(layer, layers))
-    return (rows if layer is None else rows[rows["layer"] == layer]), name
+    there = [str(word) for word in rows["layer"].unique()]
+    for layer in layers:
+        if layer not in there:
+            raise UserError(f"no layer “{layer}” has the metric “{metric}”", hint=nearest(layer, there))
+    return (rows[rows["layer"].isin(layers)] if layers else rows), name
+
+
+def _merged(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the log with keys such as `published.epsilon` and `learning.epsilon` as one key, `epsilon`.
+
+    Folders of results may state the same quantity in different layers. Keys are one if their last words are equal and
+    no run has both.
+    """
+    import pandas as pd
+
+    keys: dict[str, list[str]] = {}
+    for key in varied(frame):
+        keys.setdefault(key.rpartition(".")[2], []).append(key)
+    for word, several in keys.items():
+        taken = word in frame and word not in several
+        if len(several) < 2 or taken or (frame[several].notna().sum(axis=1) > 1).any():
+            continue
+        values = frame[several].astype(object).bfill(axis=1).iloc[:, 0]
+        frame = frame.drop(columns=several).assign(**{word: pd.Categorical(values)})
+    return frame
 
 
 def varied(frame: pd.DataFrame) -> list[str]:
@@ -128,30 +156,55 @@ def _several_layers(rows: pd.DataFrame, point: list[str]) -> bool:
     return bool((rows.groupby(point, observed=True, dropna=False)["layer"].nunique() > 1).any())
 
 
-def curves_of(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> tuple[Curves, list[str]]:
-    """Return the curves of all strategies that can be compared, and as text what cannot be compared."""
-    return _shared(every_curve(frame, rows, name, by))
-
-
 def every_curve(frame: pd.DataFrame, rows: pd.DataFrame, name: str, by: str) -> Curves:
-    """Return the curve of each run that has the metric."""
+    """Return the curve of each run that has the metric.
+
+    A strategy without a key that forms blocks, e.g. one without ε, does not depend on it and is in all of its blocks.
+    """
     if by not in rows:
         raise UserError(f"the results have no key “{by}”", hint=nearest(by, [*varied(rows), "layer"]))
-    blocks = block_keys(rows, by)
+    keys = block_keys(rows, by)
     points = [key for key in rows.columns if key not in ("metric", "value", "cycle")]
     both = frame[frame["metric"].isin([name, *SENT]) & frame["layer"].isin(rows["layer"].unique())]
+    free, blocks = _without(rows, by, keys), _blocks(rows, keys)
     found: Curves = {}
     for _, part in both.groupby(points, observed=True, dropna=False, sort=False):
         if not np.isfinite(part.loc[part["metric"] == name, "value"]).any():
             continue
         first = part.iloc[0]
-        block = ", ".join(label(key, first[key]) for key in blocks)
-        runs, seed = found.setdefault((label(by, first[by]), block), {}), int(first["seed"])
-        if seed in runs:
-            what = f"“{label(by, first[by])}” has several runs with seed {seed}{' at ' + block if block else ''}"
-            raise UserError(what, hint="choose with --by or --layer")
-        runs[seed] = _curve(part, name)
+        strategy, seed, curve = label(by, first[by]), int(first["seed"]), _curve(part, name)
+        own = {key: label(key, first[key]) for key in keys}
+        fixed = {key: text for key, text in own.items() if key not in free.get(strategy, ())}
+        for block in blocks if fixed.keys() != own.keys() else [own]:
+            if fixed.items() <= block.items():
+                _add(found, strategy, ", ".join(block.values()), seed, curve)
     return found
+
+
+def _add(found: Curves, strategy: str, block: str, seed: int, curve: Curve) -> None:
+    runs = found.setdefault((strategy, block), {})
+    if seed in runs:
+        what = f"“{strategy}” has several runs with seed {seed}{' at ' + block if block else ''}"
+        raise UserError(what, hint="choose with --by or --layer")
+    runs[seed] = curve
+
+
+def _without(rows: pd.DataFrame, by: str, keys: list[str]) -> dict[str, set[str]]:
+    """Return for each strategy the keys of blocks that no run of it has. Training data are never without."""
+    found = {}
+    for value, part in rows.groupby(by, observed=True, dropna=False, sort=False):
+        found[label(by, value)] = {key for key in keys if key not in DATA and part[key].isna().all()}
+    return found
+
+
+def _blocks(rows: pd.DataFrame, keys: list[str]) -> list[dict[str, str]]:
+    """Return all blocks in which every key has a value; if there is none, all combinations of values."""
+    points = rows[keys].drop_duplicates()
+    there = points.dropna(subset=[key for key in keys if key not in DATA])
+    if len(there):
+        return [{key: label(key, row[key]) for key in keys} for _, row in there.iterrows()]
+    values = [[label(key, value) for value in points[key].dropna().unique()] for key in keys]
+    return [dict(zip(keys, combination, strict=True)) for combination in itertools.product(*values)]
 
 
 def _curve(part: pd.DataFrame, name: str) -> Curve:
@@ -165,13 +218,24 @@ def label(key: str, value: Any) -> str:
     """Return a value of a key as text: “key = value”, but only the value for a case, a folder, a layer or data."""
     word = f"{value:g}".replace("inf", "∞") if isinstance(value, float) and value == value else str(value)
     word = "–" if value is None or value != value else word
-    return word if key in ("case", RESULTS, "layer", *DATA) else f"{key} = {word}"
+    return word if key in ("case", RESULTS, "layer", *DATA) else f"{'ε' if key == 'epsilon' else key} = {word}"
 
 
-def _shared(curves: Curves) -> tuple[Curves, list[str]]:
-    """Remove blocks that only one strategy has. Return the rest, and as text what is missing."""
+@dataclass(frozen=True)
+class Shared:
+    """The curves that can be compared, and as text what is not: complete strategies, equal blocks, single runs."""
+
+    curves: Curves
+    left_out: list[str]
+    missing: list[str]
+
+
+def shared(curves: Curves, baseline: str | None = None) -> Shared:
+    """Remove blocks that only one strategy has, and blocks that are equal to another one."""
     strategies = list(dict.fromkeys(strategy for strategy, _ in curves))
     blocks = list(dict.fromkeys(block for _, block in curves))
+    if baseline is not None and baseline not in strategies:
+        raise UserError(f"there is no strategy “{baseline}”", hint=nearest(baseline, strategies))
     if len(strategies) < 2:
         what = f"there is only one strategy: “{strategies[0]}”"
         raise UserError(what, hint="give several folders of results, or another key with --by")
@@ -180,8 +244,36 @@ def _shared(curves: Curves) -> tuple[Curves, list[str]]:
     if not kept:
         where = "; ".join(f"“{s}” has {_some([b for t, b in curves if t == s])}" for s in strategies[:3])
         raise UserError(f"the strategies have nothing in common: {where}", hint="compare runs on the same data")
-    told = [f"no runs of “{s}” at {b}" for b in blocks for s in strategies if s not in there[b]]
-    return kept, told + _lonely(kept)
+    remaining = {strategy for strategy, _ in kept}
+    left_out = [_why_left_out(s, curves, kept) for s in strategies if s not in remaining]
+    told = [
+        f"no runs of “{s}” at {b}"
+        for b in blocks
+        for s in strategies
+        if s in remaining and s not in there[b] and remaining & set(there[b])
+    ]
+    kept, equal = _different(kept)
+    return Shared(kept, left_out, equal + told + _lonely(kept))
+
+
+def _why_left_out(strategy: str, curves: Curves, kept: Curves) -> str:
+    own = [block for s, block in curves if s == strategy]
+    others = list(dict.fromkeys(block for _, block in kept))
+    return f"“{strategy}” has {_some(own)}, and the other strategies have {_some(others)}"
+
+
+def _different(curves: Curves) -> tuple[Curves, list[str]]:
+    """Return the curves without blocks in which all runs are equal to those of an earlier block."""
+    first: dict[Any, str] = {}
+    told, kept = [], dict(curves)
+    for block in dict.fromkeys(block for _, block in curves):
+        runs = {(s, seed): curve for (s, b), found in curves.items() if b == block for seed, curve in found.items()}
+        content = frozenset((*key, curve.values.tobytes(), curve.cycles.tobytes()) for key, curve in runs.items())
+        if content in first:
+            told.append(f"“{block}” has the same runs as “{first[content]}” and counts once")
+            kept = {key: found for key, found in kept.items() if key[1] != block}
+        first.setdefault(content, block)
+    return kept, told
 
 
 def _lonely(curves: Curves) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from golfsim.compare.comparison import Comparison, Cost, PairTest
-from golfsim.compare.paired import LEAST_PAIRS, LEVEL, RESAMPLES
+from golfsim.compare.paired import LEAST_PAIRS, LEVEL, RESAMPLES, runs_needed
 from golfsim.core.words import counted
 from golfsim.runs.results import DATA
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NEVER = "never"
+BLOCK = "block"  # the header of the first column of a table with several blocks
 NAMED = 5  # missing pairs that are listed
 
 
@@ -31,6 +32,8 @@ class WordTable:
 
 def sentence(found: Comparison) -> str:
     """Return one sentence: which strategy is best, by how much, and whether that is statistically significant."""
+    if found.baseline is not None:
+        return _against_baseline(found, found.baseline)
     first, second = found.ranks[0], found.ranks[1]
     pair = _between(found, first.strategy, second.strategy)
     if first.mean == second.mean and (pair is None or pair.difference == 0):
@@ -38,11 +41,22 @@ def sentence(found: Comparison) -> str:
     return f"{_lead(found)} {_margin(found, pair)}"
 
 
+def _against_baseline(found: Comparison, baseline: str) -> str:
+    best = found.ranks[0].strategy
+    pair = _between(found, best, baseline)
+    if pair is None:
+        return f"{_lead(found)} It has no seed in common with the baseline “{baseline}”."
+    where = " over all of them" if len(found.blocks) > 1 else ""
+    size = sizes([pair])[0]
+    return f"{_lead(found)} Its difference to the baseline “{baseline}”{where} is {size}, {_chance(pair)}."
+
+
 def _lead(found: Comparison) -> str:
     first, count = found.ranks[0], len(found.blocks)
+    of = f" of {len(found.ranks)} strategies" if found.baseline is not None and len(found.ranks) > 1 else ""
     if count == 1:
         where = f" at {found.blocks[0]}" if found.blocks[0] else ""
-        return f"“{first.strategy}” has the best {found.metric}{where}."
+        return f"“{first.strategy}” has the best {found.metric}{of}{where}."
     what = "data sets" if set(found.block_keys) <= set(DATA) else "blocks"
     return f"“{first.strategy}” is best in {first.best} of {count} {what} ({found.metric}, mean rank {first.mean:.2f})."
 
@@ -93,16 +107,17 @@ def _limits(found: Comparison) -> list[str]:
     """Return what this number of runs cannot show, however large the differences are."""
     few = [pair for pair in found.pairs if pair.pairs - pair.zeros < LEAST_PAIRS]
     least = min(2.0 ** (1 - pair.pairs) for pair in found.pairs) * len(found.pairs)
+    needed = f"{runs_needed(len(found.pairs))} runs per strategy are needed for a corrected p below {LEVEL:g}"
     if few:
         return [
             f"{len(few)} of {counted(len(found.pairs), 'comparison')} {'has' if len(few) == 1 else 'have'} fewer than "
             f"{LEAST_PAIRS} pairs of runs that differ. There p cannot fall below {LEVEL:g}, however large the "
-            "difference is: see the intervals, and run more seeds."
+            f"difference is: see the intervals. With {counted(len(found.pairs), 'comparison')} at least {needed}."
         ]
     if least >= LEVEL:
         return [
             f"With {counted(len(found.pairs), 'comparison')} and this number of runs, no corrected p by block can fall "
-            f"below {least:.2g}: run more seeds, or compare fewer strategies."
+            f"below {least:.2g}: at least {needed}, or fewer strategies."
         ]
     return []
 
@@ -134,7 +149,7 @@ def _finals(found: Comparison) -> WordTable:
         (*([final.block] if blocks else []), final.strategy, str(final.runs), mean, area)
         for final, mean, area in zip(found.finals, means, areas, strict=True)
     )
-    header = (*(["block"] if blocks else []), "strategy", "runs", f"{found.metric}, mean ± 95 %", "area")
+    header = (*([BLOCK] if blocks else []), "strategy", "runs", f"{found.metric}, mean ± 95 %", "area")
     return WordTable("Last values", header, rows, 2 if blocks else 1)
 
 
@@ -145,7 +160,7 @@ def _pairs(title: str, pairs: Iterable[PairTest], blocks: bool) -> WordTable:
         for pair, size in zip(pairs, sizes(pairs), strict=True)
     )
     header = ("strategies", "pairs", "difference [95 % interval]", "effect", "p", "p (Holm)")
-    return WordTable(title, (*(["block"] if blocks else []), *header), rows, 2 if blocks else 1)
+    return WordTable(title, (*([BLOCK] if blocks else []), *header), rows, 2 if blocks else 1)
 
 
 def _chances(pair: PairTest) -> tuple[str, str, str]:
@@ -164,7 +179,7 @@ def cost_table(costs: Iterable[Cost], metric: str, target: float) -> WordTable:
         (*([cost.block] if blocks else []), cost.strategy, f"{cost.reached} of {cost.runs}", *sizes)
         for cost, *sizes in zip(costs, *columns, strict=True)
     )
-    header = (*(["block"] if blocks else []), "strategy", "reached", "cycles", "messages", "bytes")
+    header = (*([BLOCK] if blocks else []), "strategy", "reached", "cycles", "messages", "bytes")
     return WordTable(f"To reach {metric} = {target:g}", header, rows, 2 if blocks else 1)
 
 
@@ -222,23 +237,26 @@ def p_value(p: float, equals: str = "") -> str:
     return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
 
 
-def rendered(found: Comparison) -> Iterable[RenderableType]:
+def rendered(found: Comparison, more: Iterable[WordTable] = ()) -> Iterable[RenderableType]:
     """Return the sentence, the tables and the notes for the terminal."""
     from rich.table import Table as Box
     from rich.text import Text
 
     yield Text(sentence(found), "bold")
-    for table in tables(found):
+    yield from (Text(f"Not compared: {text}.", "bold") for text in found.left_out)
+    for table in [*tables(found), *more]:
         box = Box(title=Text(table.title), title_justify="left", title_style="", show_edge=False, pad_edge=False)
-        for place, name in enumerate(table.header):
-            box.add_column(
-                Text(name),
-                justify="right" if place >= table.numbers else "left",
-                overflow="fold",
-                no_wrap=place >= table.numbers,
-            )
+        blocks = table.header[0] == BLOCK  # a line per block leaves more room than a column
+        for place, name in list(enumerate(table.header))[blocks:]:
+            number = place >= table.numbers
+            box.add_column(Text(name), justify="right" if number else "left", overflow="fold", no_wrap=number)
+        last = None
         for row in table.rows:
-            box.add_row(*map(Text, row))
+            if blocks and row[0] != last:
+                box.add_section()
+                box.add_row(Text(row[0], "bold"))
+                last = row[0]
+            box.add_row(*map(Text, row[blocks:]))
         yield Text()
         yield box
     yield Text()

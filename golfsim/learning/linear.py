@@ -13,7 +13,7 @@ from golfsim.core.metrics import Metric
 from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.updates import LEARNERS, Rule
 from golfsim.privacy.mechanisms import Guarantee
-from golfsim.protocol.base import Layer, LayerConfig
+from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Records
@@ -83,6 +83,10 @@ class Descent(Learner[D]):
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records that the layer learns from."""
         return self.config.records.guarantee()
+
+    def disclosure(self) -> Disclosure:
+        """Return that models are sent as they are."""
+        return Disclosure("models without noise", "all nodes")
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the chosen λ if `lambda` is “published-cv”."""

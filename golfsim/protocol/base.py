@@ -83,6 +83,13 @@ class Audited(NamedTuple):
     effort: int = 1  # this many times more runs are needed to see half of the noise
 
 
+class Disclosure(NamedTuple):
+    """What a layer releases of private records, and whom the owners of the records must trust for its ε."""
+
+    released: str = "not stated by the protocol"
+    trust: str = "not stated by the protocol"
+
+
 C = TypeVar("C", bound=LayerConfig)
 
 
@@ -191,6 +198,10 @@ class Protocol(Stateful, Generic[C]):
     def guarantee(self) -> Guarantee:
         """Return what this layer provably guarantees for the records that it uses."""
         return Guarantee(None)
+
+    def disclosure(self) -> Disclosure:
+        """Return in a few words what this layer releases, and who must be trusted; for tables of strategies."""
+        return Disclosure()
 
     def released(self) -> NDArray[np.float64]:
         """Return all numbers computed from private data that others have seen so far; called after each cycle."""

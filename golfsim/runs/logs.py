@@ -199,7 +199,8 @@ def _point(folder: Path) -> dict[str, Any]:
 # The types of what others read from run.json: a value of another type counts as missing.
 ABOUT_TYPES: dict[str, type | tuple[type, ...]] = {
     "status": str, "error": str, "hash": str, "cycles": int, "nodes": int, "run": int, "seed": int, "point": dict,
-    "guarantees": dict, "times": dict, "sha256": dict, "name": str, "scenario_file": str, "code_files": list,
+    "guarantees": dict, "privacy": dict, "times": dict, "sha256": dict, "name": str, "scenario_file": str,
+    "code_files": list,
 }  # fmt: skip
 
 

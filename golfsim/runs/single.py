@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 import traceback
@@ -268,6 +269,22 @@ def guarantees(simulation: Simulation) -> dict[str, str]:
     return found | ({"together": str(together(private))} if len(private) > 1 else {})
 
 
+def privacy(simulation: Simulation) -> dict[str, dict[str, Any]]:
+    """Return for each layer that uses private data what makes its ε comparable with that of other layers."""
+    found = {}
+    for name, layer in simulation.layers.items():
+        if layer.touches_private_data:
+            proven, stated = layer.guarantee(), getattr(layer.config, "epsilon", None)
+            finite = proven.epsilon is not None and math.isfinite(proven.epsilon)
+            found[name] = layer.disclosure()._asdict() | {
+                "stated": stated if stated is not None and math.isfinite(stated) else None,
+                "unit": getattr(layer.config, "unit", proven.unit),
+                "proven": proven.epsilon if finite else None,
+                "note": proven.note,
+            }
+    return found
+
+
 def together(parts: list[Guarantee]) -> Guarantee:
     """Return the guarantee of several layers that use the same private records: ε adds up, for one unit."""
     if any(part.epsilon is None for part in parts) or len({part.unit for part in parts}) > 1:
@@ -303,6 +320,7 @@ def write(simulation: Simulation, task: Task, outcome: dict[str, Any], times: di
         "code_files": [str(path) for path in scenario.code_files()],
         "data_sha256": simulation.data_digest,
         "guarantees": guarantees(simulation),
+        "privacy": privacy(simulation),
         "sensitive_files": sensitive.files_of(simulation, task),
         "times": {name: round(seconds, 3) for name, seconds in (times | _of_layers(simulation)).items()},
         "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

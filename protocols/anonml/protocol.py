@@ -14,7 +14,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.settings import Share
 from golfsim.privacy.ledger import Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import Guarantee
-from golfsim.protocol.base import Audited, Layer, LayerConfig
+from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import RawRecords
@@ -503,6 +503,10 @@ class AnonML(Learner[AnonMLConfig]):
         found = config.records.guarantee_of(whole, "record")
         note = f"as published, ε = {config.epsilon:g} of the label or a single feature; true ε = {whole:g}"
         return replace(found, note=f"{note}; {found.note}" if found.note else note)
+
+    def disclosure(self) -> Disclosure:
+        """Return that perturbed answers are released."""
+        return Disclosure("perturbed answers about one record per node", "nobody")
 
     def observe(self, world: World) -> dict[str, float]:
         """Return metrics of packets and their anonymity, the error of the histograms, and the spent budget."""

@@ -24,7 +24,7 @@ from golfsim.learning import ensemble
 from golfsim.privacy import secure_sum
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee
-from golfsim.protocol.base import Audited, Layer, LayerConfig
+from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, longest, refuse_unfit
@@ -679,14 +679,32 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             found.epsilon, found.unit, "; ".join(note for note in (found.note, self._trusted(asked)) if note)
         )
 
+    def disclosure(self) -> Disclosure:
+        """Return what members send, or the mean that is published, and whom members trust."""
+        config = self.config
+        if not self._noisy:
+            return Disclosure("means of models without noise", "all nodes")
+        sees = "the sum" if config.sum == "masked" else "every model"
+        curator = f"the curator, who sees {sees}"
+        few = f"{config.honest} members of each group"
+        return {
+            "none": Disclosure("the model of each member with noise", "nobody"),
+            "honest": Disclosure(
+                "the sum of models with noise", few if config.sum == "masked" else f"{few}, and {curator}"
+            ),
+            "curator": Disclosure("the mean of each group with noise", curator),
+            "as-published": Disclosure("the mean of each group with noise", curator),
+        }[config.trust]
+
     def _trusted(self, asked: float) -> str:
         """Return the assumptions of the guarantee."""
         config = self.config
         sees = "curator trusted" + ("" if config.sum == "masked" else ", who sees every model")
         shares = f"if {config.honest} of the members in each mean add their share of the noise"
+        rounding = "the rounding of shares is not covered by the proof"
         return {
             "none": "",
-            "honest": shares if config.sum == "masked" else f"{shares}; {sees}",
+            "honest": f"{shares}; {rounding}" if config.sum == "masked" else f"{shares}; {sees}",
             "curator": sees,
             "as-published": f"as published, for a requested ε = {asked:g}; {sees}",
         }[config.trust]

@@ -1,0 +1,101 @@
+"""Show what makes the ε of strategies comparable: its unit, what is released, who must be trusted, what is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from golfsim.compare.strategies import label
+from golfsim.compare.verdict import WordTable
+from golfsim.core.words import listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from golfsim.runs.results import Results, Run
+
+NOTHING = "–"
+PROVEN, NOT_PROVEN = "proven", "not proven"
+SPENT = ("spent.mean", "spent.max")
+HEADER = (
+    "strategy", "ε stated", "unit", "what is released", "who must be trusted", "ε spent, mean", "largest", "guarantee",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PrivacyRow:
+    """One strategy: values as text, which differ between its runs only if several are listed."""
+
+    strategy: str
+    stated: str
+    unit: str
+    released: str
+    trust: str
+    spent_mean: str
+    spent_max: str
+    guarantee: str
+
+
+def privacy_rows(results: Results, by: str) -> list[PrivacyRow]:
+    """Return one row per strategy; the layers of a strategy that use private records are listed in one row."""
+    strategies: dict[str, list[Run]] = {}
+    for run in results.runs:
+        value = run.point.get(by)
+        strategies.setdefault(label(by, value) if by != "layer" else "all layers", []).append(run)
+    frame = results.frame
+    return [_row(strategy, runs, frame) for strategy, runs in strategies.items()]
+
+
+def _row(strategy: str, runs: list[Run], frame: pd.DataFrame) -> PrivacyRow:
+    layers = [table for run in runs for table in _layers(run)]
+    if not layers:
+        known = all("privacy" in run.about for run in runs)
+        text = "no private record is used" if known else "not stated in these results"
+        return PrivacyRow(strategy, NOTHING, NOTHING, text, NOTHING, NOTHING, NOTHING, NOTHING)
+    rows = frame[frame["path"].isin({run.piece.values["path"] for run in runs})]
+    spent = rows[rows["metric"].isin(SPENT)]
+    last = spent[spent["cycle"] == spent.groupby(["path", "layer"], observed=True)["cycle"].transform("max")]
+    mean, largest = (last.loc[last["metric"] == name, "value"] for name in SPENT)
+    return PrivacyRow(
+        strategy,
+        _numbers([table.get("stated") for table in layers]),
+        _words([table.get("unit") for table in layers]),
+        _words([table.get("released") for table in layers]),
+        _words([table.get("trust") for table in layers]),
+        _numbers(mean.tolist()),
+        _numbers(largest.tolist()),
+        _words([_guarantee(table) for table in layers]),
+    )
+
+
+def _layers(run: Run) -> list[dict[str, Any]]:
+    return [table for table in run.about.get("privacy", {}).values() if isinstance(table, dict)]
+
+
+def _guarantee(table: dict[str, Any]) -> str:
+    proven, note = table.get("proven"), str(table.get("note") or "")
+    if proven is None:
+        return f"{NOT_PROVEN}: {note}" if note else NOT_PROVEN
+    other = "" if proven == table.get("stated") else f", ε = {proven:g}"
+    return f"{PROVEN}{other}" + (f": {note}" if note else "")
+
+
+def _words(values: Sequence[Any]) -> str:
+    return "; ".join(dict.fromkeys(str(value) for value in values if value)) or NOTHING
+
+
+def _numbers(values: Sequence[Any]) -> str:
+    """Return the smallest and the largest number, if they differ."""
+    found = sorted({float(f"{value:.4g}") for value in values if value is not None and value == value})
+    if not found:
+        return NOTHING
+    return listed([f"{value:g}" for value in found]) if len(found) <= 2 else f"{found[0]:g} … {found[-1]:g}"
+
+
+def privacy_table(rows: list[PrivacyRow]) -> WordTable:
+    """Return the rows as a table of texts."""
+    cells = tuple(
+        (r.strategy, r.stated, r.unit, r.released, r.trust, r.spent_mean, r.spent_max, r.guarantee) for r in rows
+    )
+    return WordTable("What makes ε comparable", HEADER, cells, len(HEADER))

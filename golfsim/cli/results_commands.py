@@ -60,7 +60,7 @@ def compare(
         return print((publication.as_csv if csv else publication.as_latex)(found), end="")
     from rich.console import Console
 
-    Console(highlight=False).print(*verdict.rendered(found, [privacy_table.privacy_table(rows)]), sep="\n")
+    Console(highlight=False).print(*verdict.rendered(found, privacy_table.privacy_columns(rows)), sep="\n")
 
 
 def report(

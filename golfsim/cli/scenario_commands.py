@@ -43,6 +43,7 @@ def check(
 
 def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
     """Check a file. Return whether it is fine; if not, all problems and the page of the manual about them."""
+    from golfsim.compare.planning import too_few_runs
     from golfsim.runs import single
     from golfsim.scenario import sweep
 
@@ -53,6 +54,7 @@ def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
         with single.telling(scenario):
             points = sweep.points(scenario)
             notes = _check_data([point.scenario for point in points]) if data else []
+            notes += [note] if (note := too_few_runs(points)) else []
             return {"file": str(file), "fine": True, "points": len(points), "notes": notes}
     except UserError as error:
         problems = getattr(error, "messages", [str(error)])

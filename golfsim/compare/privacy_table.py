@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from golfsim.runs.results import Results, Run
 
 NOTHING = "–"
+MOST_COLUMNS = 4  # strategies next to each other in a terminal
 PROVEN, NOT_PROVEN = "proven", "not proven"
 SPENT = ("spent.mean", "spent.max")
 HEADER = (
@@ -75,6 +76,8 @@ def _layers(run: Run) -> list[dict[str, Any]]:
 
 def _guarantee(table: dict[str, Any]) -> str:
     proven, note = table.get("proven"), str(table.get("note") or "")
+    if proven is None and table.get("stated") is None:
+        return note or "none"
     if proven is None:
         return f"{NOT_PROVEN}: {note}" if note else NOT_PROVEN
     other = "" if proven == table.get("stated") else f", ε = {proven:g}"
@@ -91,6 +94,17 @@ def _numbers(values: Sequence[Any]) -> str:
     if not found:
         return NOTHING
     return listed([f"{value:g}" for value in found]) if len(found) <= 2 else f"{found[0]:g} … {found[-1]:g}"
+
+
+def privacy_columns(rows: list[PrivacyRow]) -> list[WordTable]:
+    """Return the rows as columns of narrow tables, for a terminal."""
+    whole = [privacy_table(rows[start : start + MOST_COLUMNS]) for start in range(0, len(rows), MOST_COLUMNS)]
+    return [
+        WordTable(
+            table.title, ("", *(row[0] for row in table.rows)), tuple(zip(HEADER, *table.rows, strict=True))[1:], 9
+        )
+        for table in whole
+    ]
 
 
 def privacy_table(rows: list[PrivacyRow]) -> WordTable:

@@ -65,8 +65,8 @@ class Planned:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values that distinguish it from other runs: those of its point, its number and its seed."""
-        return self.point.values | {"run": self.run, "seed": self.seed}
+        """The values of the columns of its rows: those of its point, its number and its seed."""
+        return self.point.columns | {"run": self.run, "seed": self.seed}
 
     @property
     def folder(self) -> str:

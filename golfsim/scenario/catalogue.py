@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Entry = dict[str, Any]  # name, about, settings
 
 WORDS: dict[Any, str] = {str: "text", int: "integer", float: "number", bool: "true | false", dict: "table"}
+REFERENCE = {"type": "string", "pattern": r"^\$\w"}  # to a variable
+NOT_TEXT = ("number", "integer", "boolean")
 UNBOUNDED = 2**31  # larger bounds come from the machine and are not shown
 
 
@@ -196,6 +198,45 @@ def schema() -> dict[str, Any]:
         layers.append({"$ref": f"#/$defs/protocol.{name}"})
     own = {"type": "object", "required": ["name", "use"], "properties": {"use": {"type": "string", "pattern": ":"}}}
     whole["properties"]["protocol"]["items"] = {"anyOf": [*layers, own]}
+    whole["properties"]["case"]["items"] = {
+        "type": "object",
+        "required": ["label"],
+        "properties": {
+            "label": {"type": "string", "description": "the text for the case in legends and tables"},
+            "judged": {"type": "string", "description": "the layer whose model is judged; default: the highest one"},
+            "layers": {
+                "type": "array",
+                "items": {"anyOf": [*layers, own]},
+                "description": "layers on top of the stack of the file",
+            },
+        },
+    }
     models = whole["properties"]["churn"]["items"]
     whole["properties"]["churn"] = {"anyOf": [models, {"type": "array", "items": models}]}
+    whole = _with_references(whole)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | whole
+
+
+def _with_references(part: Any) -> Any:
+    """Return a schema in which every setting that is not text may also refer to a variable: “$epsilon”."""
+    if isinstance(part, list):
+        return [_with_references(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    made = {key: _with_references(value) for key, value in part.items()}
+    if isinstance(made.get("properties"), dict):
+        made["properties"] = {key: _or_reference(value) for key, value in made["properties"].items()}
+    return made
+
+
+def _or_reference(setting: Any) -> Any:
+    if not isinstance(setting, dict):
+        return setting
+    if setting.get("type") in NOT_TEXT or "enum" in setting:
+        about = {key: setting[key] for key in ("title", "description", "default") if key in setting}
+        rest = {key: value for key, value in setting.items() if key not in about}
+        return {"anyOf": [rest, REFERENCE]} | about
+    if "anyOf" in setting and not any(one.get("type") == "string" and "enum" not in one for one in setting["anyOf"]):
+        return setting | {"anyOf": [*setting["anyOf"], REFERENCE]}
+
+    return setting

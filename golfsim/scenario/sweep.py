@@ -81,7 +81,9 @@ def points(scenario: Scenario) -> list[Point]:
     if number > MOST_POINTS:
         what = f"the sweep has {number} points; at most {MOST_POINTS} are supported"
         raise UserError(what, key="sweep", hint="vary fewer keys, or let lists vary together in a zip group")
-    plain = scenario.change({"sweep": {}, "case": []}) if scenario.sweep or scenario.case else scenario
+    plain = scenario
+    if (scenario.sweep or scenario.case) and not all(case.own_layers for case in cases):
+        plain = scenario.change({"sweep": {}, "case": []})
     for case, combination in itertools.product(cases, list(itertools.product(*axes))):
         values = case.values | {key: value for part in combination for key, value in part[0].items()}
         changes = case.changes | {key: value for part in combination for key, value in part[1].items()}

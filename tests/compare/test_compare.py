@@ -1,5 +1,7 @@
 """Comparing strategies: the statistics are right by hand, the better one wins, and equal ones do not."""
 
+import csv
+import io
 import itertools
 import json
 import math
@@ -9,8 +11,8 @@ import pandas as pd
 import pytest
 
 from golfsim.compare import comparison as comparing
-from golfsim.compare import verdict
-from golfsim.compare.paired import holm, interval, rank_biserial, student, wilcoxon
+from golfsim.compare import publication, verdict
+from golfsim.compare.paired import holm, interval, rank_biserial, runs_needed, student, wilcoxon
 from golfsim.compare.strategies import Curve, area, direction, reach
 from golfsim.core.errors import UserError
 
@@ -350,3 +352,122 @@ def test_json_has_neither_nan_nor_infinity():
     found = comparing.compare(log(runs(0.9, [1], case="a"), runs(0.8, [1], case="b")), target=0.99)
     text = json.dumps(found.as_dict(), allow_nan=False)
     assert json.loads(text)["pairs"][0]["low"] is None
+
+
+# --- Strategies of different kinds
+
+
+def test_only_the_judged_layer_of_a_case_is_compared():
+    parts = [
+        runs(0.7, case="groups", layer="local", judged="group"),
+        runs(0.9, case="groups", layer="group", judged="group"),
+        runs(0.8, case="gossip", layer="golf", judged="golf"),
+    ]
+    found = comparing.compare(log(*parts))
+    assert found.blocks == ("",)
+    assert found.pairs[0].difference == pytest.approx(0.1)
+    assert comparing.compare(log(*parts), layer=["local", "golf"]).pairs[0].difference == pytest.approx(0.1)
+    assert comparing.compare(log(*parts), layer=["local", "golf"]).strategies == ("gossip", "groups")
+
+
+def test_layers_that_no_case_judges_stay_if_the_judged_layer_lacks_the_metric():
+    parts = [
+        runs(0.5, case="a", layer="published", judged="golf", metric="spent.max"),
+        runs(0.4, case="b", layer="published", judged="golf", metric="spent.max"),
+    ]
+    assert comparing.compare(log(*parts), metric="spent.max").strategies == ("b", "a")
+
+
+def test_a_strategy_that_is_left_out_is_reported_at_the_top(capsys):
+    x, y = {"data.set": "x"}, {"data.set": "y"}
+    parts = [runs(0.9, case="a", **x), runs(0.8, case="b", **x), runs(0.7, case="c", **y)]
+    found = comparing.compare(log(*parts))
+    assert found.left_out == ("“c” has y, and the other strategies have x",)
+    lines = [str(part) for part in verdict.rendered(found)]
+    assert lines[1] == "Not compared: “c” has y, and the other strategies have x."
+
+
+def test_folders_with_different_keys_are_compared_at_equal_values():
+    parts = [runs(0.9 + e / 100, results="a", **{"published.epsilon": e}) for e in (1, 2)]
+    parts += [runs(0.8 + e / 100, results="b", **{"learning.epsilon": e}) for e in (1, 2)]
+    found = comparing.compare(log(*parts))
+    assert found.blocks == ("ε = 1", "ε = 2")
+    assert {pair.block: round(pair.difference, 9) for pair in found.pairs} == {"ε = 1": 0.1, "ε = 2": 0.1}
+
+
+def test_a_strategy_without_a_key_is_in_all_blocks_of_that_key():
+    parts = [runs(0.7 + e / 100, results="a", **{"published.epsilon": e}) for e in (1, 2)]
+    found = comparing.compare(log(*parts, runs(0.9, results="plain")), baseline="plain")
+    assert found.blocks == ("published.epsilon = 1", "published.epsilon = 2")
+    assert [round(pair.difference, 9) for pair in found.pairs] == [-0.19, -0.18]
+
+
+def test_a_strategy_on_other_data_is_never_in_their_blocks():
+    parts = [runs(0.7, results="a", **{"data.set": "x"}), runs(0.9, results="b", **{"data.file": "y.csv"})]
+    with pytest.raises(UserError, match="nothing in common"):
+        comparing.compare(log(*parts))
+
+
+def test_only_pairs_with_the_baseline_are_tested_and_counted():
+    parts = [runs(lambda s, v=v: v + s * v / 1000, case=c) for c, v in {"a": 0.9, "b": 0.8, "plain": 0.95}.items()]
+    found = comparing.compare(log(*parts), baseline="plain")
+    assert [(pair.one, pair.other) for pair in found.pairs] == [("a", "plain"), ("b", "plain")]
+    assert found.pairs[0].p_holm == pytest.approx(2 * 2 ** (1 - 8))
+    assert [rank.strategy for rank in found.ranks] == ["a", "b"]
+    assert verdict.sentence(found).startswith("“a” has the best accuracy.mean of 2 strategies. Its difference to the")
+    with pytest.raises(UserError, match="no strategy “plian”"):
+        comparing.compare(log(*parts), baseline="plian")
+
+
+def test_equal_blocks_count_once():
+    parts = [runs(v, case=c, view=view) for c, v in {"a": 0.9, "b": 0.8}.items() for view in (1, 2)]
+    found = comparing.compare(log(*parts))
+    assert found.blocks == ("view = 1",)
+    assert found.overall == ()
+    assert found.missing == ("“view = 2” has the same runs as “view = 1” and counts once",)
+
+
+def test_labels_take_the_place_of_the_names_of_layers():
+    parts = [runs(0.9, layer="golf", label="Golf, merged"), runs(0.8, layer="walk", label=None)]
+    assert comparing.compare(log(*parts)).strategies == ("Golf, merged", "walk")
+
+
+@pytest.mark.parametrize("comparisons", [1, 2, 3, 6, 12, 100])
+def test_the_runs_needed_are_the_fewest_whose_smallest_corrected_p_is_significant(comparisons):
+    needed = runs_needed(comparisons)
+    for pairs in (needed - 1, needed):
+        smallest = wilcoxon(np.arange(1.0, pairs + 1))
+        assert (holm([smallest] * comparisons)[0] < 0.05) == (pairs == needed)
+
+
+# --- For papers and spreadsheets
+
+
+def test_csv_has_one_line_per_block_and_strategy_with_its_difference_to_the_reference():
+    parts = [
+        runs(lambda s, v=v, d=d: v + s * v / 1000 - d / 100, case=c, view=d)
+        for c, v in {"a": 0.9, "b, c": 0.8}.items()
+        for d in (1, 2)
+    ]
+    found = comparing.compare(log(*parts))
+    rows = list(csv.DictReader(io.StringIO(publication.as_csv(found))))
+    assert [(row["block"], row["strategy"]) for row in rows] == [
+        (f"view = {d}", c) for d in (1, 2) for c in ("a", "b, c")
+    ]
+    pair = found.pairs[0]
+    assert {row["reference"] for row in rows} == {"a"}
+    assert float(rows[1]["difference"]) == -pair.difference
+    assert (float(rows[1]["difference_low"]), float(rows[1]["difference_high"])) == (-pair.high, -pair.low)
+    assert float(rows[1]["p_holm"]) == pair.p_holm
+    assert rows[0]["difference"] == ""
+
+
+def test_latex_marks_the_best_and_the_significant_and_escapes():
+    parts = [
+        runs(lambda s, v=v: v + s * v / 1000, case=c) for c, v in {"50 % & more_a": 0.9, "ε": 0.8, "p": 0.95}.items()
+    ]
+    text = publication.as_latex(comparing.compare(log(*parts), baseline="p"))
+    assert r"50 \% \& more\_a & \textbf{0.9041} $\pm$" in text
+    assert r"$\varepsilon$ & 0.8036 $\pm$" in text
+    assert text.count(r"$^{*}$") == 2
+    assert text.index(r"$\varepsilon$ &") < text.rindex(r"\midrule") < text.index("p & 0.9543")

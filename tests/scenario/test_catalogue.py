@@ -108,6 +108,9 @@ def test_the_schema_accepts_what_is_shipped(validator, file):
         '[[churn]]\nkind = "rate"\nleave = 0.1\nrejoin = 1.0',
         '[[protocol]]\nname = "mine"\nuse = "mine.py:Mine"\nanything = 3',
         "[transport]\ndelay = [1, 3]",
+        '[variables]\nloss = 0.1\n[transport]\nloss = "$loss"\n',
+        '[[protocol]]\nname = "other"\nuse = "newscast"\nview = "$view * 2"\n',
+        '[[case]]\nlabel = "a"\njudged = "x"\n[[case.layers]]\nname = "x"\nuse = "newscast"\nview = 3\n',
     ],
 )
 def test_the_schema_accepts_what_may_be_added(validator, more):

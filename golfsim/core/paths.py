@@ -57,6 +57,13 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def text_of(path: Path) -> str:
+    """Return the text of a file; raise OSError for a pipe or a device, of which reading might never end."""
+    if not path.is_file():
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    return path.read_text(encoding="utf-8")
+
+
 def unreadable(path: Path) -> str:
     """Return why a path cannot be read as a file, or an empty text: reading a pipe or a device might never end."""
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.core.arrays import arrays_of
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.memory import at_most, available, readable
 from golfsim.core.paths import MISSING, unreadable
@@ -321,14 +322,11 @@ def _read_npz(paths: list[Path], config: DataConfig) -> Unscaled:
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     with zipfile.ZipFile(path) as packed:
         _refuse_huge(path, sum(member.file_size for member in packed.infolist()))
-    with np.load(path, allow_pickle=False) as archive:
-        if not {"x", "y"} <= set(archive.files):
-            raise UserError(
-                f"{path.name} has the arrays {', '.join(archive.files) or '(none)'}",
-                key="data.file",
-                hint="x and y are required",
-            )
-        return {name: archive[name] for name in archive.files if name in ("x", "y", "test_x", "test_y")}
+        names = [member.filename.removesuffix(".npy") for member in packed.infolist()]
+    if not {"x", "y"} <= set(names):
+        what = f"{path.name} has the arrays {', '.join(names) or '(none)'}"
+        raise UserError(what, key="data.file", hint="x and y are required")
+    return arrays_of(path, ("x", "y", "test_x", "test_y"))
 
 
 def _no_table(config: DataConfig) -> None:

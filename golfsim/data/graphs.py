@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.core.arrays import arrays_of
 from golfsim.core.memory import available, readable
 from golfsim.core.paths import unreadable
 
@@ -68,9 +69,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             size = sum(member.file_size for member in packed.infolist())
         if size > available():
             raise ValueError(f"it unpacks to {readable(size)}, {readable(available())} are available")
-        with np.load(path, allow_pickle=False) as archive:
-            wanted = {"format", "shape", *(name for names in FIELDS.values() for name in names)}
-            return {name: archive[name] for name in archive.files if name in wanted}
+        return arrays_of(path, {"format", "shape", *(name for names in FIELDS.values() for name in names)})
     except ValueError:
         raise
     except Exception as error:  # a damaged file may cause any error of zipfile, zlib and numpy

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.core.arrays import arrays_of
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
 from golfsim.data.cards import Card, card_of, data_folder
@@ -32,6 +33,8 @@ def _check(card: Card, raw: Unscaled) -> None:
     if raw.test_x is not None and raw.test_y is not None:
         sides.append(("test", raw.test_x, raw.test_y, card.test_records, card.test_counts))
     for side, x, y, records, counts in sides:
+        if y.ndim != 1 or not np.isin(y, np.arange(len(card.classes))).all() or x.dtype.kind not in "biuf":
+            raise _damaged(card, f"the {side} records are no numbers, or belong to no class")
         found = tuple(np.bincount(y, minlength=len(card.classes)).tolist())
         if x.shape != (records, card.features) or (counts is not None and found != counts):
             raise _damaged(card, f"the {side} records are {x.shape} with classes {found}")
@@ -95,10 +98,10 @@ def _idx(path: Path, header: int) -> NDArray[np.uint8]:
 def _read_susy(card: Card) -> Unscaled:
     path = _fetched(card) / card.files[0]["name"]
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return Unscaled(archive["x"], archive["y"].astype(np.int32), tuple(card.details["names"]), card.classes)
-    except (ValueError, KeyError, OSError) as error:
-        raise _damaged(card, str(error)) from error
+        found = arrays_of(path, ("x", "y"))
+        return Unscaled(found["x"], found["y"].astype(np.int32), tuple(card.details["names"]), card.classes)
+    except Exception as error:  # a damaged file may cause any error of zipfile, zlib and numpy
+        raise _damaged(card, f"{type(error).__name__}: {error}") from error
 
 
 def _read_adult(card: Card) -> Unscaled:

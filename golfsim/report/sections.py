@@ -16,7 +16,7 @@ from golfsim.compare.paired import student
 from golfsim.compare.strategies import label
 from golfsim.compare.verdict import WordTable, number, plus_minus
 from golfsim.core.errors import UserError
-from golfsim.core.paths import INDEX
+from golfsim.core.paths import INDEX, text_of
 from golfsim.core.words import counted
 from golfsim.runs.results import RESULTS, Results, Run
 from golfsim.sim.log import SCENARIO
@@ -147,7 +147,7 @@ def common(results: Results) -> str:
     same = {key for key, value in points[0].keys.items() if all(run.keys.get(key) == value for run in points)}
     file = points[0].piece.file.parent / SCENARIO
     try:
-        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+        tree = tomllib.loads(text_of(file))
     except (OSError, tomllib.TOMLDecodeError):
         return ""
     return tomlkit.dumps(_kept(tree, same))

@@ -1,4 +1,4 @@
-"""Estimate what a scenario costs: its runs, and time and memory from a short trial of the largest one."""
+"""Estimate what a scenario costs: its runs, and time and memory from a forecast and a trial of the largest one."""
 
 from __future__ import annotations
 
@@ -67,8 +67,7 @@ def _points(runs: list[Planned], there: set[str]) -> list[dict[str, Any]]:
 
 
 def _cost(tasks: list[Task], how: Execution) -> dict[str, Any]:
-    hungriest = memory_forecast.largest(tasks).point.scenario
-    most = memory_forecast.predicted(hungriest, how.shares(len(tasks))[1], how.paranoid)
+    most = memory_forecast.most(tasks, how.shares(len(tasks))[1], how.paranoid)
     if most is not None and most > available():
         return {"refused": memory_forecast.too_large(most).what}
     sizes = {id(task.point): Size.of(task.point.scenario).work for task in tasks}
@@ -81,7 +80,7 @@ def _cost(tasks: list[Task], how: Execution) -> dict[str, Any]:
         "seconds": work / workers,
         "workers": workers,
         "threads": threads,
-        "memory": memory,
+        "memory": max(memory, most or 0),
         "available": available(),
         "judged_by": largest.point.values,
     }

@@ -14,6 +14,7 @@ import numpy as np
 from golfsim.core.columns import COLUMNS
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
+from golfsim.core.paths import text_of
 from golfsim.sim.log import ABOUT, LOG, NOTE, no_such_table, noted
 from golfsim.sim.tables import beside, columns_of
 
@@ -207,7 +208,7 @@ ABOUT_TYPES: dict[str, type | tuple[type, ...]] = {
 def about(folder: Path) -> dict[str, Any]:
     """Return the content of `run.json` without values of a wrong type; an empty table if it cannot be read."""
     try:
-        found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        found = json.loads(text_of(folder / ABOUT))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):

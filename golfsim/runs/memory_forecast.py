@@ -65,10 +65,19 @@ class Size(NamedTuple):
         return float(self.nodes * self.models * self.features)
 
 
-def largest(tasks: Sequence[Task]) -> Task:
-    """Return the run that needs most memory."""
-    sizes = {id(task.point): Size.of(task.point.scenario).work for task in tasks}
-    return max(tasks, key=lambda task: sizes[id(task.point)] * (1 + longest_delay(task.point.scenario)))
+def most(tasks: Sequence[Task], threads: int = 1, paranoid: bool = False, enough: float | None = None) -> int | None:
+    """Return the approximate memory in bytes of the run that needs most; None if it cannot be predicted.
+
+    All points are compared by what their layers state. Of the points with a layer that states nothing, the one with the
+    largest models and mailboxes is measured.
+    """
+    scenarios = list({id(task.point): task.point.scenario for task in tasks}.values())
+    known = [_known(scenario, threads, paranoid) for scenario in scenarios]
+    compared = [(bytes_, s) for bytes_, s in zip(known, scenarios, strict=True) if bytes_ is not None]
+    others = [(_at_most(s), s) for bytes_, s in zip(known, scenarios, strict=True) if bytes_ is None]
+    candidates = [max(group, key=lambda pair: pair[0])[1] for group in (compared, others) if group]
+    found = [predicted(scenario, threads, paranoid, enough) for scenario in candidates]
+    return max((bytes_ for bytes_ in found if bytes_ is not None), default=None)
 
 
 def longest_delay(scenario: Scenario) -> int:
@@ -80,8 +89,7 @@ def longest_delay(scenario: Scenario) -> int:
 def fitting(tasks: Sequence[Task], how: Execution) -> int:
     """Return how many of the requested workers fit into memory; it is an error if not even one does."""
     workers, threads = how.shares(len(tasks))
-    task = largest(tasks)
-    need = predicted(task.point.scenario, threads, how.paranoid, available() / workers)
+    need = most(tasks, threads, how.paranoid, available() / workers)
     if need is None or workers * need <= available():
         return workers
     if need > available():
@@ -100,24 +108,32 @@ def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False, enou
 
     A measured forecast above `enough` (default: all available memory) is measured again with more nodes.
     """
+    found = _known(scenario, threads, paranoid)
+    if found is not None:
+        return used() + found
+    if _at_most(scenario) < WORTH_MEASURING * available():
+        return None
     nodes = Size.of(scenario).nodes
-    if nodes * LEAST > available():
-        return nodes * LEAST
     try:
-        found = stated(scenario, threads, paranoid)
-        if found is not None:
-            return used() + found
-        if _is_small(scenario):
-            return None
         return _measured(scenario, nodes, threads, paranoid, available() if enough is None else enough)
     except (UserError, MemoryError):  # the run itself reports it with more detail
         return None
 
 
-def _is_small(scenario: Scenario) -> bool:
-    """Return whether a run rarely needs a notable part of the memory, whatever its layers are."""
-    size = Size.of(scenario)
-    return size.work * MOST * (1 + longest_delay(scenario)) < WORTH_MEASURING * available()
+def _known(scenario: Scenario, threads: int, paranoid: bool) -> int | None:
+    """Return the bytes that a run states, or a bound if not even its nodes fit; None if it states nothing."""
+    least = Size.of(scenario).nodes * LEAST
+    if least > available():
+        return least
+    try:
+        return stated(scenario, threads, paranoid)
+    except (UserError, MemoryError):  # the run itself reports it with more detail
+        return None
+
+
+def _at_most(scenario: Scenario) -> float:
+    """Return the bytes that a run rarely exceeds, whatever its layers are."""
+    return Size.of(scenario).work * MOST * (1 + longest_delay(scenario))
 
 
 def stated(scenario: Scenario, threads: int = 1, paranoid: bool = False) -> int | None:

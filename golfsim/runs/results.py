@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from golfsim.core.columns import ABOUT_LAYERS
 from golfsim.core.errors import UserError
+from golfsim.core.paths import text_of
 from golfsim.runs.logs import Piece, about, frame_of, further, pieces_of
 from golfsim.sim.log import SCENARIO
 
@@ -44,7 +45,7 @@ class Run:
     def keys(self) -> dict[str, Any]:
         """The keys of its scenario by path, with all defaults explicit; keys of a layer begin with its name."""
         with suppress(OSError, ValueError):
-            return _keys((self.piece.file.parent / SCENARIO).read_text(encoding="utf-8"))
+            return _keys(text_of(self.piece.file.parent / SCENARIO))
         return {}
 
 

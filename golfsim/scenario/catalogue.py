@@ -213,8 +213,7 @@ def schema() -> dict[str, Any]:
     }
     models = whole["properties"]["churn"]["items"]
     whole["properties"]["churn"] = {"anyOf": [models, {"type": "array", "items": models}]}
-    whole = _with_references(whole)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | whole
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_with_references(whole)}
 
 
 def _with_references(part: Any) -> Any:

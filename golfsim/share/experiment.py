@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from golfsim.core.errors import UserError
-from golfsim.core.paths import INDEX, scenario_file
+from golfsim.core.paths import INDEX, scenario_file, text_of
 from golfsim.core.provenance import code_version
 from golfsim.runs import status
 from golfsim.runs.logs import about
@@ -149,7 +149,7 @@ def _scenario(asked: Asked) -> Scenario:
 
 def _names_code(file: Path) -> bool:
     with suppress(OSError, ValueError):
-        return any(":" in use for use in _uses(tomllib.loads(file.read_text(encoding="utf-8"))))
+        return any(":" in use for use in _uses(tomllib.loads(text_of(file))))
     return False
 
 

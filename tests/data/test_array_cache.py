@@ -44,6 +44,10 @@ def flip_a_bit(place):
     (place / "x.npy").write_bytes(content)
 
 
+def header(text):
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
 DAMAGES = {
     "a label": change_label,
     "a class": change_name,
@@ -55,6 +59,12 @@ DAMAGES = {
     "empty": lambda place: os.truncate(place / "x.npy", 0),
     "no JSON": lambda place: (place / "names.json").write_bytes(b"\xff{"),
     "another JSON": lambda place: (place / "names.json").write_text("[1]"),
+    "deep JSON": lambda place: (place / "names.json").write_text("[" * 100_000),
+    "half a header": lambda place: (place / "x.npy").write_bytes(header("{'descr': '<f8', 'fortran_order': ")),
+    "a size beyond integers": lambda place: (place / "x.npy").write_bytes(
+        header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({2**70},)}}")
+    ),
+    "an archive": lambda place: (place / "x.npy").write_bytes(b"PK\x05\x06" + bytes(18)),
 }
 
 

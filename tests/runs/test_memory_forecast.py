@@ -177,6 +177,29 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(little, tmp_path):
     assert not list(tmp_path.rglob("log.parquet"))
 
 
+@pytest.mark.parametrize("views", [[2, 200], [200, 2]])
+def test_a_sweep_is_refused_if_any_of_its_runs_does_not_fit(views, monkeypatch, tmp_path):
+    monkeypatch.setattr(memory_forecast, "available", lambda: 400_000)
+    monkeypatch.setattr(memory_forecast, "used", lambda: 10)
+    table = tree(NEWSCAST, nodes=1000, cycles=1)
+    assert batch.run(Scenario.of(table | {"sweep": {"peers.view": [2, 3]}}, HERE), tmp_path / "r", batch.Execution())
+    with pytest.raises(ScenarioError, match=r"nodes: needs about .* of memory, 391 KiB available"):
+        batch.run(Scenario.of(table | {"sweep": {"peers.view": views}}, HERE), tmp_path / "s", batch.Execution())
+    assert not list((tmp_path / "s").rglob("log.parquet"))
+
+
+def test_the_memory_of_a_dry_run_is_that_of_the_run_that_needs_most(monkeypatch, tmp_path):
+    monkeypatch.setattr(dry_run, "try_out", lambda task: (1.0, 1.0, 1000))
+    sweep = {"peers.view": [2, 200]}
+    found = [
+        dry_run.of(Scenario.of(tree(NEWSCAST, nodes=10_000) | {"sweep": one}, HERE), tmp_path, batch.Execution())
+        for one in ({"peers.view": [200]}, sweep)
+    ]
+    alone, together = (one["cost"]["memory"] for one in found)
+    assert together == pytest.approx(alone, rel=0.1)
+    assert alone > 10_000 * 200 * 4
+
+
 def test_a_dry_run_reports_that_a_run_does_not_fit_without_a_trial(little, tmp_path, monkeypatch):
     monkeypatch.setattr(dry_run, "try_out", None)
     told = dry_run.text(dry_run.of(Scenario.of(tree(NEWSCAST, nodes=1000), HERE), tmp_path / "r", batch.Execution()))

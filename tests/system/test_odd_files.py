@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -117,6 +118,46 @@ def test_code_is_not_read_from_a_pipe_or_a_device(tmp_path, kind):
     os.mkfifo(tmp_path / "mine.py") if kind == "pipe" else (tmp_path / "mine.py").symlink_to("/dev/zero")
     (tmp_path / "s.toml").write_text(tomlkit.dumps(tree({"name": "mine", "use": "mine.py:Mine"})))
     assert "mine.use" in refused(tmp_path, "run", "s.toml", "--allow-code")
+
+
+@pytest.mark.slow
+@needs_jit
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_results_are_not_read_from_a_pipe_or_a_device(tmp_path, kind):
+    (tmp_path / "s.toml").write_text(tomlkit.dumps(tree(VIEWS, nodes=10, cycles=2)))
+    assert golfsim(tmp_path, "run", "s.toml", "--out", "whole")[0] == 0
+    (run,) = (tmp_path / "whole").glob("run-*")
+    for name in ("run.json", "log.parquet", "scenario.toml"):
+        shutil.rmtree(tmp_path / "r", ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", tmp_path / "r")
+        file = tmp_path / "r" / run.name / name
+        file.unlink()
+        os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+        for words in (("status", "r", "--verify"), ("report", "r")):
+            status, message = golfsim(tmp_path, *words)  # it fails after two minutes
+            assert status in (0, 1, 2)
+            assert "Traceback" not in message
+
+
+@pytest.mark.slow
+@needs_jit
+def test_files_have_no_permission_that_the_umask_takes_away(tmp_path):
+    (tmp_path / "d.csv").write_text(RECORDS)
+    layers = (PEERS, {"name": "published", "use": "data_perturbation", "epsilon": 1.0})
+    data = DATA | {"scale": ["minmax", "l1"], "bounds": {"default": [0, 40]}, "classes": ["0", "1"], "categories": {}}
+    (tmp_path / "s.toml").write_text(tomlkit.dumps(tree(*layers, data=data, nodes={"records": 1}, runs=2)))
+    before = {path for path in tmp_path.rglob("*")}
+    mask = os.umask(0o077)
+    try:
+        environment = {"GOLFSIM_CACHE": str(tmp_path / "cache")}
+        for words in (("run", "s.toml", "--workers", "2"), ("export-published", "s.toml"), ("report", "results/s")):
+            status, message = golfsim(tmp_path, *words, **environment)
+            assert status == 0, message
+    finally:
+        os.umask(mask)
+    made = {path for path in tmp_path.rglob("*")} - before
+    assert {"log.parquet", "run.json", "x.npy", "published.parquet", "report.html"} <= {path.name for path in made}
+    assert [path for path in made if path.stat().st_mode & 0o077] == []
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""Progress of runs: a live bar in a terminal, plain lines elsewhere."""
+"""Progress of runs: a live bar in a terminal or a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import html
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 5.0
 REFRESHES_A_SECOND = 10
+SECONDS_BETWEEN_UPDATES = 0.3  # of the display in a notebook
 
 
 COMPILING = "compiling kernels (first run only)"
@@ -132,8 +134,7 @@ class Lines(Progress):
         super().cycle(task, cycle, error)
         self._clock.tick(cycle)
         if self._due():
-            self._told = time.monotonic()
-            self.note(self._line(task, cycle, error, *self._clock.words(cycle, task.point.scenario.cycles)))
+            self._show(task, self._line(task, cycle, error, *self._clock.words(cycle, task.point.scenario.cycles)))
 
     def end(self, task: Task, outcome: Outcome) -> None:
         """Print the last line."""
@@ -142,13 +143,16 @@ class Lines(Progress):
         if self.runs == 1 and outcome.cycle:
             rate, _ = self._clock.words(outcome.cycle, cycles)
             duration = f"{time.monotonic() - self._clock.begun:.1f} s"
-            self.note(self._line(task, outcome.cycle, outcome.measured, rate, duration))
+            self._show(task, self._line(task, outcome.cycle, outcome.measured, rate, duration))
         elif self.runs > 1 and (self.done + self.failed == self.runs or self._due()):
-            self._told = time.monotonic()
-            self.note(self.words())
+            self._show(task, self.words())
 
     def _due(self) -> bool:
         return time.monotonic() - self._told >= SECONDS_BETWEEN_LINES
+
+    def _show(self, task: Task, line: str) -> None:
+        self._told = time.monotonic()
+        self.note(line)
 
     def _line(self, task: Task, cycle: int, error: str, rate: str, left: str) -> str:
         if self.runs > 1:
@@ -158,6 +162,31 @@ class Lines(Progress):
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+
+class Notebook(Lines):
+    """Shows a bar and a line in the output of a notebook cell, and updates them; needs no widgets."""
+
+    _handle: Any = None
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._told >= SECONDS_BETWEEN_UPDATES
+
+    def _show(self, task: Task, line: str) -> None:
+        from IPython.display import display
+
+        self._told = time.monotonic()
+        cycle, cycles = self.under_way.get(task.hash, (task, task.point.scenario.cycles))[1], task.point.scenario.cycles
+        value, most = (cycle, cycles) if self.runs == 1 else (self.done + self.failed, self.runs)
+        shown = f'<progress value="{value}" max="{most}"></progress> {html.escape(line)}'
+        content = {"text/plain": line, "text/html": shown}
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+    def _say(self, text: str) -> None:
+        print(text, flush=True)
 
 
 class Bar(Progress):
@@ -237,6 +266,20 @@ class Bar(Progress):
 def for_this_output() -> Progress:
     """Return a bar in a terminal, otherwise lines."""
     return Bar() if _in_terminal() else Lines()
+
+
+def for_python() -> Progress:
+    """Return a display for calls from Python: in a notebook or a terminal; nothing elsewhere."""
+    if _in_notebook():
+        return Notebook()
+    return Bar() if _in_terminal() else Silent()
+
+
+def _in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook. IPython is not imported if nobody else did so."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")
 
 
 def _in_terminal() -> bool:

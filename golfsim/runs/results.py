@@ -90,9 +90,9 @@ class Results:
         return list({json.dumps(run.point, default=str): run for run in reversed(self.runs)}.values())[::-1]
 
 
-def find(paths: Sequence[str | Path]) -> Results:
-    """Return the complete runs of the scenarios of some folders."""
-    found = {label: pieces_of(path) for label, path in labels(paths).items()}
+def find(paths: Sequence[str | Path], unfinished: bool = False) -> Results:
+    """Return the complete runs of the scenarios of some folders; with `unfinished`, incomplete runs, too."""
+    found = {label: pieces_of(path, unfinished) for label, path in labels(paths).items()}
     runs = [
         Run(replace(piece, values=piece.values | ({RESULTS: label} if len(found) > 1 else {})))
         for label, pieces in found.items()

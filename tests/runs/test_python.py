@@ -1,5 +1,6 @@
 """golfsim as a package: its names, the progress of runs in a terminal and in a notebook, results of several folders."""
 
+import html
 import os
 import pty
 import subprocess
@@ -10,6 +11,7 @@ from helpers import learning_tree
 
 import golfsim
 from golfsim.core.errors import UserError
+from golfsim.privacy.mechanisms import Guarantee
 from golfsim.runs import results
 from golfsim.scenario.model import Scenario
 
@@ -91,3 +93,47 @@ def test_folders_of_the_same_name_are_told_apart_by_their_paths(tmp_path):
         golfsim.run(Scenario.of(SMALL), tmp_path / folder)
     both = golfsim.load(tmp_path / "x/same", tmp_path / "y/same")
     assert set(both["results"]) == {str(tmp_path / "x/same"), str(tmp_path / "y/same")}
+
+
+HOSTILE = "<script>alert(1)</script> & “co”"
+
+
+def test_objects_have_a_short_text_and_an_escaped_table():
+    scenario = Scenario.of(SMALL | {"name": HOSTILE, "sweep": {"peers.view": [3, 4]}})
+    simulation = golfsim.Simulation(Scenario.of(SMALL | {"name": HOSTILE}))
+    guarantee = Guarantee(None, "node", HOSTILE)
+    for shown in (scenario, simulation, guarantee):
+        assert len(repr(shown)) < 200
+        assert HOSTILE in repr(shown)
+        assert "<script>" not in shown._repr_html_()
+        assert html.escape(HOSTILE) in shown._repr_html_()
+
+
+def test_the_text_of_a_scenario_states_runs_data_layers_and_sweep():
+    keys = {"runs": 3, "sweep": {"zip": [{"peers.view": [3, 4], "seed": [1, 2]}], "cycles": [2, 5]}}
+    scenario = Scenario.of(SMALL | keys)
+    layers = "peers (newscast) → learning (golf)"
+    assert repr(scenario) == (
+        f"<Scenario “a test”: 3 runs of 3 cycles, seed 1, random, {layers}, sweep of peers.view, seed, cycles>"
+    )
+    assert str(scenario) == repr(scenario)
+    cases = Scenario.of(SMALL | {"case": [{"label": "a"}, {"label": "b", "cycles": 2}]})
+    assert repr(cases) == f"<Scenario “a test”: 1 run of 3 cycles, seed 1, random, {layers}, 2 cases>"
+
+
+def test_the_text_of_a_simulation_follows_its_cycles():
+    simulation = golfsim.Simulation(Scenario.of(SMALL))
+    layers = "peers (newscast) → learning (golf)"
+    assert repr(simulation) == (f"<Simulation of “a test”: run 1 with seed 1, cycle 0 of 3, 40 nodes, {layers}>")
+    for _ in simulation:
+        pass
+    assert "cycle 3 of 3, finished, 40 of 40 nodes online" in repr(simulation)
+    assert f"{simulation.latest['learning']['error.mean']:.4f}" in simulation._repr_html_()
+
+
+def test_a_guarantee_is_shown_as_it_is_stated():
+    assert repr(Guarantee(2.0)) == "<Guarantee: ε = 2 per record, proven>"
+    assert repr(Guarantee(None)) == "<Guarantee: not private>"
+    assert '<td style="text-align:left">2</td>' in Guarantee(2.0)._repr_html_()
+    for none in (Guarantee(None), Guarantee(float("inf")), Guarantee(2.0, note="stays", released=False)):
+        assert "none proven" in none._repr_html_()

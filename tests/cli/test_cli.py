@@ -20,7 +20,7 @@ from entries import PEERS
 from helpers import AVERAGING, HERE, command, learning_tree, tree
 
 import golfsim
-from golfsim.cli import manual, run_commands
+from golfsim.cli import app, flags, manual, run_commands
 from golfsim.core.errors import UserError
 from golfsim.runs import batch, progress, single
 from golfsim.runs.interrupt import Interrupt
@@ -469,6 +469,28 @@ def test_version_and_help(golfsim_):
     code, out, _ = golfsim_("--help")
     assert code == 0
     assert all(word in out for word in ("run", "check", "schema", "list", "data", "bench"))
+
+
+EVERY_HELP = [
+    [], ["run"], ["check"], ["compare"], ["status"], ["report"], ["audit"], ["data"], ["data", "fetch"],
+    ["new", "protocol"], ["export", "mlflow"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", EVERY_HELP, ids=" ".join)
+def test_the_help_of_a_flag_has_no_type(golfsim_, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, _ = golfsim_(*words, "--help")
+    assert code == 0
+    assert "bool" not in out.lower()
+    assert "Show this message and exit." in out
+
+
+def test_no_command_shows_types_of_flags():
+    groups = (app.app, *(group.typer_instance for group in app.app.registered_groups))
+    commands = [command for group in groups for command in group.registered_commands]
+    assert len(commands) > 15
+    assert {command.cls for command in commands} == {flags.Command}
 
 
 # the real process

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -279,6 +280,43 @@ def test_the_manual_is_at_hand(golfsim_):
     assert json.loads(golfsim_("help", "privacy", "--json")[1])["page"] == "privacy"
     code, _, err = golfsim_("help", "privaci")
     assert (code, err) == (2, "golfsim: the manual has no page “privaci”\n    did you mean “privacy”?\n")
+
+
+def person(*words, **environment):
+    """What a person in a terminal sees of a command: all three streams are a terminal."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"} | environment
+    ended = process(*words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    seen = b""
+    with suppress(OSError):
+        while part := os.read(ours, 65536):
+            seen += part
+    os.close(ours)
+    ended.wait(timeout=60)
+    return ended.returncode, seen.decode()
+
+
+def test_a_page_of_the_manual_goes_through_the_pager_of_a_terminal(tmp_path):
+    pager = tmp_path / "my pager"
+    pager.write_text("#!/bin/sh\nprintf 'PAGED\\n'\nhead -n 30 | tail -n 3\n")
+    pager.chmod(0o755)
+    code, seen = person("help", "safety", PAGER=f"'{pager}'")
+    assert code == 0
+    assert seen.startswith("PAGED")
+    assert 1 < seen.count("\n") <= 4, "the pager decides what is shown; one that stops early is no error"
+    for plain in ("", "/no/such/program"):
+        code, seen = person("help", "safety", PAGER=plain)
+        assert (code, "Traceback" in seen) == (0, False)
+        assert "PAGED" not in seen
+        assert seen.count("\n") > 50
+    code, seen = person("help", "safety", PAGER=f"'{pager}'", TERM="dumb")
+    assert (code, "PAGED" in seen) == (0, False)
+
+
+def test_a_page_that_is_not_read_in_a_terminal_has_no_pager(golfsim_, monkeypatch):
+    monkeypatch.setenv("PAGER", "/no/such/program")
+    assert golfsim_("help", "safety")[1] == (DOCS / "safety.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ SECONDS_BETWEEN_UPDATES = 0.3  # of the display in a notebook
 
 
 COMPILING = "compiling kernels (first run only)"
-EARLY = 30.0  # seconds; until then a small part of a run does not predict the remaining time
+EARLY = 30.0  # seconds; until then less than this part of a run does not predict the remaining time
 LITTLE = 0.05
 
 
@@ -112,12 +112,14 @@ class Clock:
         return (cycle - self._first[0]) / max(time.monotonic() - self._first[1], 1e-9)
 
     def words(self, cycle: int, cycles: int) -> tuple[str, str]:
-        """Return rate and time left as text."""
+        """Return rate and time left as text; the time left is empty as long as too little of the run is complete."""
         rate = self.rate(cycle)
-        if rate is None:
+        if rate is None or self._first is None:
             return "", ""
-        left = timedelta(seconds=round((cycles - cycle) / rate))
-        return f"{rate:.0f} cycles/s" if rate >= 10 else f"{rate:.2g} cycles/s", f"{left} left"
+        share, passed = (cycle - self._first[0]) / cycles, time.monotonic() - self._first[1]
+        known = share >= (LITTLE if passed < EARLY else 0)
+        left = f"{timedelta(seconds=round((cycles - cycle) / rate))} left" if known else ""
+        return f"{rate:.0f} cycles/s" if rate >= 10 else f"{rate:.2g} cycles/s", left
 
 
 class Lines(Progress):

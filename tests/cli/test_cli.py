@@ -115,6 +115,33 @@ def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, le
     assert seen == [10, 2]
 
 
+def test_a_run_with_nothing_to_do_says_so_and_where_the_figure_is(golfsim_, learning, averaging, tmp_path):
+    words = ["run", learning, "--workers", 1, "--out", tmp_path / "r"]
+    _, out, _ = golfsim_(*words)
+    assert "nothing to do" not in out
+    code, out, err = golfsim_(*words)
+    assert (code, err) == (0, "")
+    assert out == (
+        "nothing to do: the run of this scenario is complete (--force repeats it)\n"
+        f"figure in {tmp_path / 'r/convergence.png'}\nresults in {tmp_path / 'r'}\n"
+    )
+    assert (tmp_path / "r/convergence.png").is_file()
+    more = [*words, "--set", "runs=2"]
+    assert "nothing to do" not in golfsim_(*more)[1], "one of two runs"
+    assert golfsim_(*more)[1].startswith(
+        "nothing to do: all 2 runs of this scenario are complete (--force repeats them)"
+    )
+    assert "nothing to do" not in golfsim_(*words, "--force")[1]
+
+
+def test_a_scenario_without_a_figure_names_none(golfsim_, averaging, tmp_path):
+    words = ["run", averaging, "--out", tmp_path / "r", "--set", "plot.kind=none"]
+    golfsim_(*words)
+    _, out, _ = golfsim_(*words)
+    assert "nothing to do" in out
+    assert "figure" not in out
+
+
 def test_results_go_to_the_working_folder_by_default(golfsim_, averaging, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = golfsim_("run", "average.toml")
@@ -658,9 +685,21 @@ def test_the_clock_leaves_out_the_first_cycle(monkeypatch):
     assert clock.words(1, 101) == ("", "")
     now[0] = 32.0
     clock.tick(5)
-    assert clock.words(5, 101) == ("2 cycles/s", "0:00:48 left")
+    assert clock.words(5, 51) == ("2 cycles/s", "0:00:23 left")
     now[0] = 31.0
     assert clock.words(41, 101) == ("40 cycles/s", "0:00:02 left")
+
+
+def test_the_time_left_is_not_shown_before_it_means_something(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    clock = progress.Clock()
+    clock.tick(1)
+    now[0] = 2.0
+    assert clock.words(5, 101) == ("2 cycles/s", ""), "less than a twentieth"
+    assert clock.words(7, 101)[1] == "0:00:31 left"
+    now[0] = 31.0
+    assert clock.words(5, 1001) == ("0.13 cycles/s", "2:08:39 left"), "half a minute is enough"
 
 
 def test_the_error_shown_is_that_of_the_first_learning_layer():

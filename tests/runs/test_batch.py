@@ -18,6 +18,7 @@ from golfsim.runs.interrupt import Interrupt
 from golfsim.runs.logs import load
 from golfsim.scenario import sweep
 from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 PEERS = {"name": "peers", "use": "uniform"}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -430,6 +431,23 @@ def test_a_dry_run_knows_what_is_there(tmp_path):
 def test_the_trial_is_that_of_the_largest_run(tmp_path):
     table = scenario(runs=1, sweep={"nodes.number": [10, 300, 20]})
     assert dry_run.text(dry_run.of(table, tmp_path, batch.Execution())).endswith(": nodes.number = 300")
+
+
+def test_a_trial_runs_a_small_part_of_the_cycles(tmp_path, monkeypatch):
+    cycles = []
+
+    class Counting(Simulation):
+        def step(self, settle=True):
+            super().step(settle)
+            cycles.append(self.world.cycle)
+
+    monkeypatch.setattr(dry_run, "Simulation", Counting)
+    dry_run.of(scenario(runs=1, cycles=3000), tmp_path, batch.Execution())
+    assert 5 <= max(cycles) <= 300
+    assert len(cycles) in (max(cycles), 2 * max(cycles)), "twice only if kernels were compiled"
+    cycles.clear()
+    dry_run.of(scenario(runs=1, cycles=4), tmp_path, batch.Execution())
+    assert max(cycles) == 4
 
 
 def test_a_trial_that_fails_is_reported(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
+from golfsim.core.tables import flat
 from golfsim.runs.logs import Piece, about, frame_of, further, pieces_of
 from golfsim.sim.log import SCENARIO
 
@@ -54,18 +55,6 @@ def _keys(text: str) -> dict[str, Any]:
         return dict(flat(tomllib.loads(text)))
     except tomllib.TOMLDecodeError:
         return {}
-
-
-def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all keys of nested tables by path; a list of tables with names counts as a table of these names."""
-    for key, value in tree.items():
-        if isinstance(value, list) and value and all(isinstance(v, dict) and "name" in v for v in value):
-            for table in value:
-                yield from flat({k: v for k, v in table.items() if k != "name"}, f"{prefix}{table['name']}.")
-        elif isinstance(value, dict) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,8 @@ class Progress:
         share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
         new = over - self.there + share - sum(self._earlier.values())
         passed = time.monotonic() - self._begun
-        if new < (LITTLE if passed < EARLY else 1e-3):
+        enough = 1 if self.runs > 1 else LITTLE  # the first of several runs may compile kernels
+        if new < (enough if passed < EARLY else 1e-3) or over == self.runs:
             return ""
         seconds = passed * max(self.runs - over - share, 0) / new
         return f"{timedelta(seconds=round(seconds))} left"

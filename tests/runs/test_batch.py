@@ -13,7 +13,7 @@ from helpers import AVERAGING, HERE, JIT, learning_tree, tree
 
 from golfsim.core.errors import UserError
 from golfsim.data import array_cache, loading
-from golfsim.runs import batch, dry_run, progress, status, store
+from golfsim.runs import batch, dry_run, progress, single, status, store
 from golfsim.runs.interrupt import Interrupt
 from golfsim.runs.logs import load
 from golfsim.scenario import sweep
@@ -380,6 +380,23 @@ def test_the_time_left_is_judged_by_what_is_done(monkeypatch):
     assert shown.words() == "2/12 runs  0 running"
     shown.done, shown.failed, now[0] = 6, 1, 10.0
     assert shown.words() == "6/12 runs  0 running  1 failed  0:00:10 left"
+
+
+def test_the_time_left_of_several_runs_waits_for_the_first_one(monkeypatch, tmp_path):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    tasks = batch.to_do(store.plan(sweep.points(scenario(runs=4, cycles=100))), {}, tmp_path, batch.Execution())
+    shown = progress.Progress()
+    shown.plan(4, there=0)
+    shown.begin(tasks[0])
+    for cycle in range(1, 51):
+        shown.cycle(tasks[0], cycle, "")
+    now[0] = 10.0
+    assert shown.left() == "", "half a run, which may have compiled kernels"
+    shown.end(tasks[0], single.Outcome("finished", 100))
+    assert shown.left() == "0:00:30 left"
+    shown.done = 4
+    assert shown.left() == "", "nothing is left"
 
 
 def test_status_shows_the_state_of_all_runs(tmp_path):

@@ -43,6 +43,7 @@ class Reproduced:
     promises: list[sections.Promise] = field(default_factory=list)
     picture: Picture | None = None
     why_not: str = ""
+    beside: Picture | None = None  # published and new values over a numeric key
 
     def verdicts(self) -> Counter[Verdict]:
         """Count the values and claims that agree, differ, or cannot be compared."""
@@ -94,15 +95,26 @@ def _one(
     if made.failures and frame is None:
         raise UserError(made.complaint())
     assert frame is not None
+    rows = list(judged(item, frame))
     return Reproduced(
         item,
-        list(judged(item, frame)),
+        rows,
         folder,
         frame["seed"].nunique(),
         promises(folder),
         picture(item, scenario, frame),
         made.complaint() if made.failures else "",
+        beside(item, rows),
     )
+
+
+def beside(item: Item, rows: list[Judged]) -> Picture | None:
+    """Return the figure of published and new values over a numeric key; None if they form no curve."""
+    from golfsim.report import page, side_by_side
+
+    found = [(value, row.mark) for value, row in zip(item.values, rows, strict=False) if row.mark is not None]
+    ax = side_by_side.curves(found)
+    return page.picture_of(ax) if ax is not None else None
 
 
 def in_words(counts: Counter[Verdict]) -> str:

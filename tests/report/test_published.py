@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from golfsim.core.errors import UserError
-from golfsim.report import published, reproduce, small_plots
+from golfsim.report import published, reproduce, side_by_side, small_plots
 from golfsim.report.agreement import judge_claim, judge_value, margin
 from golfsim.report.published import Claim, Item, Value, chosen
 from golfsim.report.sections import Promise
@@ -275,6 +275,21 @@ def test_a_claim_is_a_small_plot_in_place_of_a_string_of_numbers():
     page = reproduce.html([reproduce.Reproduced(item, [row], Path())], quick=False)
     assert drawn in page
     assert f"<td>{row.ours}</td>" not in page
+
+
+def test_published_values_over_a_key_are_a_curve_next_to_the_new_ones():
+    log = frame({1.0: 0.3, 2.0: 0.2, 4.0: 0.1})
+    values = tuple(value(n, where={"epsilon": eps}) for eps, n in ((4.0, 0.15), (1.0, 0.35), (2.0, 0.25)))
+    item = Item("X1-1", "Table 1", "x.toml", "X1", values=values)
+    rows = list(reproduce.judged(item, log))
+    ax = side_by_side.curves([(one, row.mark) for one, row in zip(values, rows, strict=True)])
+    lines = {bars.get_label(): bars.lines[0].get_xydata() for bars in ax.containers}
+    published_, new = lines["learning error.mean, published"], lines["learning error.mean, new"]
+    assert published_ == pytest.approx(np.array([[1.0, 0.35], [2.0, 0.25], [4.0, 0.15]]))
+    assert new == pytest.approx(np.array([[1.0, 0.3], [2.0, 0.2], [4.0, 0.1]]))
+    found = reproduce.Reproduced(item, rows, Path(), beside=reproduce.beside(item, rows))
+    assert "X1-1: published and new values" in reproduce.html([found], quick=False)
+    assert reproduce.beside(Item("X1-2", "Table 2", "x.toml", "X1", values=values[:1]), rows[:1]) is None
 
 
 def test_a_page_states_every_guarantee_and_where_it_holds():

@@ -30,14 +30,14 @@ def curves(pairs: Sequence[Pair]) -> Axes | None:
     for value, mark in sorted((pair for pair in pairs if key in pair[0].where), key=lambda pair: pair[0].where[key]):
         groups.setdefault(_name(value, key), []).append((value, mark))
     with styled():
-        _, ax = plt.subplots(figsize=(5.0, 3.2), layout="constrained")
+        figure, ax = plt.subplots(figsize=(5.0, 3.6), layout="constrained")
         for number, (name, own) in enumerate(groups.items()):
             _draw(ax, key, name, own, look(number).colour)
         xs = [value.where[key] for value, _ in pairs if key in value.where]
         if min(xs) > 0 and max(xs) / min(xs) > WIDE:
             ax.set_xscale("log")
         ax.set(xlabel=key, ylabel=label_of(pairs[0][0].metric.removesuffix(".mean")))
-        ax.legend()
+        figure.legend(loc="outside lower left")
     return ax
 
 

@@ -40,6 +40,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    """Return the public names, also those that are not imported yet."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that `import golfsim` is quick."""
     from importlib import import_module

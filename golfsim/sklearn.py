@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,6 +36,16 @@ MODES = {  # the first mode is the default
 }
 FITTED = ("regularised_erm", "group_aggregation")  # by an exact solver, not by descent; the noise needs L2 norm 1
 GROUP = 10  # default number of nodes that share the records of a group
+
+
+def _gives_probabilities(classifier: Any) -> bool:
+    """Return whether the models are logistic; the error says what to do otherwise."""
+    if classifier.strategy in FITTED or classifier.learner == "logistic":
+        return True
+    raise AttributeError(
+        f"{classifier.strategy} with learner={classifier.learner!r} has no probabilities: use learner='logistic', or "
+        "decision_function"
+    )
 
 
 class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -152,6 +164,21 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, reset=False, dtype=np.float64)
         scores: NDArray[np.float64] = product(scaling.scaled(X, self._scaling).astype(np.float64), self.coef_)
         return scores[:, 0] if len(self.coef_) == 1 else scores
+
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class for each record: shape (n_records, n_classes), in order of `classes_`.
+
+        Only logistic models have probabilities: those of regularised_erm and group_aggregation, and those of the other
+        strategies with ``learner="logistic"``. For more than two classes there is one model per class, and their
+        probabilities are divided by their sum. A model with noise has the probabilities that its noisy coefficients
+        state; they are not calibrated.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        shares: NDArray[np.float64] = softmax(log_expit(scores), axis=1)
+        return shares
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class of each record."""

@@ -26,19 +26,23 @@ from golfsim.cli import (
     scenario_commands,
     share_commands,
 )
+from golfsim.cli.flags import Command, Group
 from golfsim.core.errors import UserError
 
 app = typer.Typer(
+    cls=Group,
     help="Simulate gossip protocols, draw convergence curves, and compare strategies and their privacy.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-data_app = typer.Typer(help="Manage data sets.", no_args_is_help=True)
+data_app = typer.Typer(cls=Group, help="Manage data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-new_app = typer.Typer(help="Create a protocol or a scenario of your own, with its test.", no_args_is_help=True)
+new_app = typer.Typer(
+    cls=Group, help="Create a protocol or a scenario of your own, with its test.", no_args_is_help=True
+)
 app.add_typer(new_app, name="new")
-export_app = typer.Typer(help="Copy complete runs to an experiment tracker.", no_args_is_help=True)
+export_app = typer.Typer(cls=Group, help="Copy complete runs to an experiment tracker.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
 
 
@@ -79,6 +83,9 @@ new_app.command(name="protocol")(create_commands.new_protocol)
 new_app.command(name="scenario")(create_commands.new_scenario)
 for tracker in (share_commands.mlflow, share_commands.wandb, share_commands.tensorboard):
     export_app.command()(tracker)
+for group in (app, data_app, new_app, export_app):
+    for registered in group.registered_commands:
+        registered.cls = Command
 
 
 def main() -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from golfsim.cli import manual
-from golfsim.core.paths import shipped, shipped_scenarios
+from golfsim.core.errors import UserError
+from golfsim.core.metrics import SUMMARY
+from golfsim.core.paths import scenario_file, shipped, shipped_scenarios, unreadable
+from golfsim.core.tables import flat
 
 TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "settings", "scenarios", "metrics")
 KINDS = ("plain", "overlay", "learner")  # of protocols that `golfsim new` writes; the first is the default
@@ -58,6 +64,57 @@ def named(topic: str | None, incomplete: str) -> list[str]:
 def sets(incomplete: str) -> list[str]:
     """Return the data sets that have a card."""
     return named("datasets", incomplete)
+
+
+USUAL = {"cycles": "", "runs": "1", "seed": ""}  # keys of every scenario, with their defaults
+
+
+def settings(ctx: Any, incomplete: str) -> list[str]:
+    """Return the keys of the scenario that is typed before, with their values: “cycles=1000”."""
+    known = {key: _value(value) for name in _typed(ctx, "file")[:1] for key, value in flat(_tree(name))}
+    own = {key: value for key, value in known.items() if value is not None}
+    return _beginning(incomplete, [f"{key}={value}" for key, value in (USUAL | own).items()])
+
+
+def _typed(ctx: Any, *names: str) -> list[str]:
+    """Return the values of some arguments; the words without a place if an option is not complete yet."""
+    given = next((value for name in names if (value := ctx.params.get(name))), None) or ctx.args
+    return [str(given)] if isinstance(given, str | Path) else [str(word) for word in given]
+
+
+def _tree(name: str) -> dict[str, Any]:
+    """Return the content of a scenario file; empty if it cannot be read."""
+    with suppress(OSError, ValueError, RecursionError, UserError):
+        file = scenario_file(name)
+        return {} if unreadable(file) else tomllib.loads(file.read_text(encoding="utf-8"))
+    return {}
+
+
+def _value(value: Any) -> str | None:
+    """Return a value as --set reads it; None for lists, tables and times."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float | str) else None
+
+
+def metrics(ctx: Any, incomplete: str) -> list[str]:
+    """Return the metrics in the results that are typed before; a mean has the short name.
+
+    Standard deviations and quantiles are offered once a dot is typed.
+    """
+    names = {name for folder in _typed(ctx, "results", "folder") for name in _logged(Path(folder))}
+    short = {name.removesuffix(".mean") for name in names if name.rpartition(".")[2] not in SUMMARY[1:]}
+    return _beginning(incomplete, names | short if "." in incomplete else short)
+
+
+def _logged(folder: Path) -> set[str]:
+    """Return the metrics of one run in a folder of results; empty if none can be read."""
+    from pyarrow import parquet
+
+    with suppress(OSError, ValueError, StopIteration, KeyError):
+        log = parquet.read_table(next(folder.rglob("log.parquet")), columns=["metric"])["metric"]
+        return set(log.unique().to_pylist())
+    return set()
 
 
 def kinds(incomplete: str) -> list[str]:

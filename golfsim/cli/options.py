@@ -20,7 +20,13 @@ File = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Code = Annotated[bool, typer.Option("--allow-code", help="Allow protocol files outside the folder of the scenario.")]
 Set = Annotated[
-    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Change a key, e.g. --set cycles=50. Can be repeated.")
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Change a key, e.g. --set cycles=50. Can be repeated.",
+        autocompletion=completion.settings,
+    ),
 ]
 
 Results = Annotated[

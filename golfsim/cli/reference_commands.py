@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from golfsim.cli import completion, manual
+from golfsim.cli import completion, manual, paging
 from golfsim.cli.common import print_entries
 from golfsim.cli.options import Json
 from golfsim.core.errors import UserError, nearest
@@ -96,7 +96,7 @@ def help_(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show a page of the manual."""
+    """Show a page of the manual; in a terminal with the program in $PAGER, or less."""
     if page is None:
         return print(json.dumps(manual.titles(), ensure_ascii=False)) if json_ else print_entries(manual.titles())
     text = manual.text_of(page)
@@ -105,4 +105,9 @@ def help_(
     from rich.console import Console
     from rich.markdown import Markdown
 
-    Console().print(Markdown(text))
+    console = Console()
+    if not paging.in_terminal():
+        return console.print(Markdown(text))
+    with console.capture() as shown:
+        console.print(Markdown(text))
+    return paging.page(shown.get())

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from golfsim.cli import completion
 from golfsim.cli.common import writing
 from golfsim.cli.options import By, Json, Results, Target
 from golfsim.core.errors import UserError
@@ -18,7 +19,10 @@ from golfsim.core.errors import UserError
 def compare(
     results: Results,
     by: By = None,
-    metric: Annotated[str, typer.Option(help="Metric to compare, at the last observed cycle.")] = "accuracy",
+    metric: Annotated[
+        str,
+        typer.Option(help="Metric to compare, at the last observed cycle.", autocompletion=completion.metrics),
+    ] = "accuracy",
     layer: Annotated[
         list[str] | None,
         typer.Option(

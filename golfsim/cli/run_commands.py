@@ -89,8 +89,9 @@ def run(
         print(f"interrupted; complete runs are in {folder}; the same command resumes the others", file=sys.stderr)
         raise typer.Exit(130)
     frame = made.frame()
-    if frame is not None:
-        _draw(scenario, frame, folder)
+    figure = _draw(scenario, frame, folder) if frame is not None else None
+    if not made.outcomes:
+        print(_nothing_to_do(len(made.runs), figure))
     print(f"results in {folder}")
     if made.failures:
         print(made.complaint(), file=sys.stderr)
@@ -117,13 +118,21 @@ def _import_meanwhile(plot: PlotConfig) -> None:
         threading.Thread(target=imports, name="golfsim imports", daemon=True).start()
 
 
-def _draw(scenario: Scenario, frame: pd.DataFrame, folder: Path) -> None:
+def _nothing_to_do(runs: int, figure: Path | None) -> str:
+    what = "the run of this scenario is" if runs == 1 else f"all {runs} runs of this scenario are"
+    done = f"nothing to do: {what} complete (--force repeats {'it' if runs == 1 else 'them'})"
+    return f"{done}\nfigure in {figure}" if figure else done
+
+
+def _draw(scenario: Scenario, frame: pd.DataFrame, folder: Path) -> Path | None:
+    """Draw the figure of a scenario and return its file, or None if there is nothing to draw."""
     plot = scenario.plot
     if plot.kind != "none" and (frame["metric"] == "error.mean").any():
         from golfsim.report import figures
 
         with writing(folder):
-            figures.save(figures.of(plot, frame), folder, _picture(plot.kind, scenario.options))
+            return figures.save(figures.of(plot, frame), folder, _picture(plot.kind, scenario.options))[0]
+    return None
 
 
 def _picture(kind: str, options: tuple[str, ...]) -> str:

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from golfsim.core import notebook
+
 Unit = Literal["record", "node"]
 
 # Records are stored in single precision, so the length of a record can exceed 1 by rounding. The scale accounts for it.
@@ -31,6 +33,14 @@ class Guarantee:
         if self.epsilon is None or math.isinf(self.epsilon):
             return f"not private{': ' + self.note if self.note else ''}"
         return f"ε = {self.epsilon:g} per {self.unit}, proven{': ' + self.note if self.note else ''}"
+
+    def __repr__(self) -> str:
+        return f"<Guarantee: {self}>"
+
+    def _repr_html_(self) -> str:
+        proven = self.released and self.epsilon is not None and math.isfinite(self.epsilon)
+        rows = {"ε": f"{self.epsilon:g}" if proven else "none proven", "unit": self.unit}
+        return notebook.table(str(self), rows | ({"note": self.note} if self.note else {}))
 
 
 @dataclass(frozen=True, kw_only=True)

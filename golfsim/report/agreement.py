@@ -17,6 +17,7 @@ from golfsim.compare.strategies import better_of
 from golfsim.core.errors import UserError, nearest
 from golfsim.report.numbers import CONFIDENCE, LEAST, interval, value_of
 from golfsim.report.published import Claim, Value
+from golfsim.report.small_plots import Mark
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,8 @@ class Judged:
     verdict: Verdict
     reason: str = ""
     as_published: bool = True
+    mark: Mark | None = None  # of a value
+    sides: tuple[tuple[float, ...], ...] = ()  # the numbers of a claim: one curve, or two that are compared
 
 
 def in_full(metric: str) -> str:
@@ -73,7 +76,9 @@ def judge_value(frame: pd.DataFrame, value: Value) -> Judged:
     ours = rows.groupby("seed")["value"].mean().to_numpy(float)
     verdict, reason = _verdict_at(abs(float(ours.mean()) - value.published), margin(ours, value), value)
     published = f"{value.published:g}" + (f" (sd {value.std:g})" if value.std is not None else "")
-    return Judged(_what(value), published, _mean(ours), verdict, reason, value.as_published)
+    error = float(ours.std(ddof=1)) / math.sqrt(ours.size) if ours.size > 1 else 0.0
+    mark = Mark(value.published, value.std or 0.0, float(ours.mean()), error, value.metric)
+    return Judged(_what(value), published, _mean(ours), verdict, reason, value.as_published, mark)
 
 
 def _verdict_at(apart: float, chance: float, value: Value) -> tuple[Verdict, str]:
@@ -129,9 +134,11 @@ def judge_claim(frame: pd.DataFrame, claim: Claim) -> Judged:
     place: dict[str, Any] = {"layer": "", "metric": ""}
     place |= {key: check.pop(key) for key in ("layer", "metric", "where", "cycle") if key in check}
     asked = Where(**place)
-    holds, shown = CHECKS[kind](frame, asked, **check)
+    holds, sides = CHECKS[kind](frame, asked, **check)
     verdict, reason = _verdict_of(holds, claim)
-    return Judged(claim.text, "", shown, verdict, reason)
+    shown = " against ".join(map(_shown, sides))
+    drawn = tuple(tuple(map(float, side)) for side in sides) if any(len(side) > 1 for side in sides) else ()
+    return Judged(claim.text, "", shown, verdict, reason, sides=drawn)
 
 
 def _verdict_of(holds: bool | None, claim: Claim) -> tuple[Verdict, str]:
@@ -174,13 +181,14 @@ def _shown(values: pd.Series[float]) -> str:
     return words[0].partition(": ")[2] if len(words) == 1 else ", ".join(words)
 
 
-Answer = tuple[bool | None, str]  # whether it holds (None: not significant), and the numbers
+# Whether it holds (None: not significant), and the numbers: of one curve, or of two that are compared.
+Answer = tuple[bool | None, "list[pd.Series[float]]"]
 
 
 def _falls(frame: pd.DataFrame, asked: Where, x: str, by: float = 0.0, slack: float = 0.0, sign: int = 1) -> Answer:
     values = asked.means(frame, x)
     steps = sign * np.diff(values.to_numpy())
-    return bool((steps <= slack).all() and -steps.sum() >= by and steps.sum() < 0), _shown(values)
+    return bool((steps <= slack).all() and -steps.sum() >= by and steps.sum() < 0), [values]
 
 
 def _rises(frame: pd.DataFrame, asked: Where, x: str, by: float = 0.0, slack: float = 0.0) -> Answer:
@@ -192,19 +200,20 @@ def _flat(
 ) -> Answer:
     values = asked.means(frame, x)
     inside = values[[not isinstance(v, float | int) or low <= v <= high for v in values.index]]
-    return bool(inside.max() - inside.min() <= within), _shown(values)
+    return bool(inside.max() - inside.min() <= within), [values]
 
 
-def _sides(frame: pd.DataFrame, asked: Where, left: Any, right: Any, along: str | None) -> tuple[pd.DataFrame, str]:
-    """Return the difference right − left at each value of a key that both sides have, and both sides as text."""
+def _sides(
+    frame: pd.DataFrame, asked: Where, left: Any, right: Any, along: str | None
+) -> tuple[pd.DataFrame, list[pd.Series[float]]]:
+    """Return the difference right − left at each value of a key that both sides have, and the means of both sides."""
     sides = [asked.also(side) for side in (left, right)]
     one, other = (side.by_seed(frame, along) for side in sides)
     difference = (other - one).dropna()
     if difference.empty:
         raise UserError("the two sides have no seed or value in common")
     rows = difference.rename("value").reset_index()
-    shown = " against ".join(_shown(side.means(frame, along)) for side in sides)
-    return interval(rows, [along or "all"]), shown
+    return interval(rows, [along or "all"]), [side.means(frame, along) for side in sides]
 
 
 def _below(
@@ -225,12 +234,12 @@ def _alike(frame: pd.DataFrame, asked: Where, left: Any, right: Any, within: flo
 def _best(frame: pd.DataFrame, asked: Where, x: str, low: float = -math.inf, high: float = math.inf) -> Answer:
     values = asked.means(frame, x)
     place = values.idxmin() if better_of(in_full(asked.metric)) == "lower" else values.idxmax()
-    return bool(low <= float(str(place)) <= high), _shown(values)
+    return bool(low <= float(str(place)) <= high), [values]
 
 
 def _between(frame: pd.DataFrame, asked: Where, low: float = -math.inf, high: float = math.inf) -> Answer:
     values = asked.means(frame, None)
-    return bool(values.between(low, high).all()), _shown(values)
+    return bool(values.between(low, high).all()), [values]
 
 
 CHECKS: dict[str, Callable[..., Answer]] = {

@@ -146,7 +146,8 @@ def _overlay(frame: pd.DataFrame) -> Iterator[Drawing]:
         what = f"{capital(' and '.join(filter(None, [', '.join(first), last])))} of each overlay, among online nodes."
         text = caption(frame, what, who(frame), bands(found, curves.overlay_bands(frame)))
         draw, data = partial(curves.overlay, frame), curves.overlay_numbers(frame)
-        yield Drawing("overlay", "Overlay over time", text, draw, data, "picture")
+        shown = frozenset(curves.overlay_bands(frame))
+        yield Drawing("overlay", "Overlay over time", text, draw, data, "picture", bands=shown)
     what = (
         "The cumulative distribution of the in-degree after the last measured cycle: the share of nodes with at most "
         "this in-degree, interpolated between the measured quantiles."

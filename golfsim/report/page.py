@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
+PANELS = ("panel", "what")  # columns that name the panel of a curve
+ENLARGE = "enlarge.js"
 BANDS = {"runs": ("low", "high"), "nodes": ("q05", "q95")}
 HEAVY = 400_000  # bytes; a larger SVG is replaced by a PNG
 PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # dashes of lines, as in the images
@@ -77,7 +79,7 @@ def html(
     compared, why_not = _compared(frame, by)
     cost = _cost(frame, target, by or (compared.by if compared else None))
     states, failures = sections.troubles(found.paths)
-    script = _static("uPlot.iife.min.js") + "\n" + _static("charts.js")
+    script = "\n".join(map(_static, ("uPlot.iife.min.js", "charts.js", ENLARGE)))
     last = sections.finals(frame, keys)
     return _templates().get_template("page.html").render(
         title=title or _title(found),
@@ -99,15 +101,21 @@ def html(
         failures=failures,
         style=_static("uPlot.min.css") + "\n" + _static("page.css"),
         script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script_hash=_hash(script),
         version=__version__,
     )  # fmt: skip
 
 
 def rendered(template: str, **values: Any) -> str:
     """Render a template with some values, all of which are escaped."""
-    style = _static("page.css")
-    return _templates().get_template(template).render(style=style, version=__version__, **values)
+    style, script = _static("page.css"), _static(ENLARGE)
+    shared = {"style": style, "script": script, "script_hash": _hash(script), "version": __version__}
+    return _templates().get_template(template).render(**shared, **values)
+
+
+def _hash(script: str) -> str:
+    """Return the hash by which the content security policy allows a script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _templates() -> Environment:
@@ -226,21 +234,40 @@ def _csv_of(table: verdict.WordTable) -> bytes:
 
 
 def _chart(drawing: Drawing, label: str) -> dict[str, Any] | None:
-    """Return the data from which the script draws curves: all curves over all cycles, null for a missing value."""
+    """Return the data from which the script draws curves, in one panel or several.
+
+    All panels have the same cycles and the same curves, in the same colours; null stands for a missing value.
+    """
     data = drawing.data
-    if drawing.kind != "curves" or not set(CURVE_COLUMNS) <= set(data) or data.duplicated(["cycle", "curve"]).any():
+    column = next((name for name in PANELS if name in data), None)
+    keys = ["cycle", "curve", *([column] if column else [])]
+    over_cycles = drawing.kind == "curves" or column == "what"
+    if not over_cycles or not set(CURVE_COLUMNS) <= set(data) or data.duplicated(keys).any():
         return None
-    names = list(dict.fromkeys(data["curve"]))
-    drawn = ["mean", *(column for band in BANDS if band in drawing.bands for column in BANDS[band])]
+    cycles, names = sorted(data["cycle"].unique()), list(dict.fromkeys(data["curve"]))
+    drawn = ["mean", *(name for band in BANDS if band in drawing.bands for name in BANDS[band] if name in data)]
+    found: dict[str, Any] = {"cycles": _numbers(cycles), "label": label}
+    if column is None:
+        return found | {"curves": _curves(data, names, cycles, drawn)}
+    parts = [(str(name), data[data[column] == name]) for name in dict.fromkeys(data[column])]
+    panels: list[dict[str, Any]] = [
+        {"title": title, "curves": _curves(part, names, cycles, drawn)} for title, part in parts
+    ]
+    looks = [{key: curve[key] for key in ("name", "colour", "dash")} for curve in panels[0]["curves"]]
+    return found | {"label": label if column == "panel" else "", "curves": looks, "panels": panels}
+
+
+def _curves(data: pd.DataFrame, names: list[Any], cycles: list[Any], drawn: list[str]) -> list[dict[str, Any]]:
+    """Return the curves of one panel over all cycles."""
     wide = {column: data.pivot(index="cycle", columns="curve", values=column) for column in drawn}
+    wide = {column: table.reindex(index=cycles, columns=names) for column, table in wide.items()}
     if "low" in wide and (data["mean"].dropna() >= 0).all():  # the interval of a non-negative value ends at 0
         wide["low"] = wide["low"].clip(lower=0)
-    curves = [
+    return [
         {"name": str(name), "colour": style.look(place).colour, "dash": PATTERNS[place % len(PATTERNS)]}
         | {column: _numbers(table[name]) for column, table in wide.items()}
         for place, name in enumerate(names)
     ]
-    return {"cycles": _numbers(wide["mean"].index), "curves": curves, "label": label}
 
 
 def _numbers(values: Any) -> list[float | None]:

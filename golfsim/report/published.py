@@ -70,6 +70,12 @@ class Paper:
     year: int
     items: tuple[Item, ...]
 
+    @property
+    def reference(self) -> str:
+        """The reference as text: authors, year, title."""
+        *first, last = self.authors
+        return f"{' and '.join(filter(None, [', '.join(first), last]))} ({self.year}): {self.title}"
+
 
 def sources() -> dict[str, Paper]:
     """Return all sources by their id."""

@@ -12,7 +12,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
 from golfsim.core.paths import shipped_scenarios
 from golfsim.core.words import counted
-from golfsim.report import sections
+from golfsim.report import published, sections, small_plots
 from golfsim.report.agreement import Judged, Verdict, judge_claim, judge_value
 from golfsim.report.published import CLOSE, Item
 from golfsim.runs import batch, results
@@ -21,6 +21,7 @@ from golfsim.scenario.model import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd
+    from markupsafe import Markup
 
     from golfsim.report.page import Picture
     from golfsim.runs.progress import Progress
@@ -42,6 +43,7 @@ class Reproduced:
     promises: list[sections.Promise] = field(default_factory=list)
     picture: Picture | None = None
     why_not: str = ""
+    beside: Picture | None = None  # published and new values over a numeric key
 
     def verdicts(self) -> Counter[Verdict]:
         """Count the values and claims that agree, differ, or cannot be compared."""
@@ -93,15 +95,26 @@ def _one(
     if made.failures and frame is None:
         raise UserError(made.complaint())
     assert frame is not None
+    rows = list(judged(item, frame))
     return Reproduced(
         item,
-        list(judged(item, frame)),
+        rows,
         folder,
         frame["seed"].nunique(),
         promises(folder),
         picture(item, scenario, frame),
         made.complaint() if made.failures else "",
+        beside(item, rows),
     )
+
+
+def beside(item: Item, rows: list[Judged]) -> Picture | None:
+    """Return the figure of published and new values over a numeric key; None if they form no curve."""
+    from golfsim.report import page, side_by_side
+
+    found = [(value, row.mark) for value, row in zip(item.values, rows, strict=False) if row.mark is not None]
+    ax = side_by_side.curves(found)
+    return page.picture_of(ax) if ax is not None else None
 
 
 def in_words(counts: Counter[Verdict]) -> str:
@@ -176,7 +189,26 @@ def html(found: list[Reproduced], quick: bool) -> str:
         kinds=KINDS,
         close=CLOSE,
         classes={"agrees": "private", "differs": "open", "cannot be compared": ""},
+        papers={paper.id: paper.reference for paper in _papers(found)},
+        small=_small,
     )
+
+
+def _papers(found: list[Reproduced]) -> list[published.Paper]:
+    """Return the papers of some items, in the order of the items."""
+    known = published.sources()
+    return [known[source] for source in _sources(found) if source in known]
+
+
+def _small(row: Judged, rows: list[Judged]) -> Markup | str:
+    """Return a row of a table as a small plot; the values of one metric have the same axis. Empty: nothing to draw."""
+    if row.sides:
+        return small_plots.curves(row.sides, row.ours)
+    if row.mark is None:
+        return ""
+    same = [other.mark.ends for other in rows if other.mark and other.mark.metric == row.mark.metric]
+    text = f"published {row.published}, new {row.ours}"
+    return small_plots.marks(row.mark, min(low for low, _ in same), max(high for _, high in same), text)
 
 
 def markdown(found: list[Reproduced]) -> str:

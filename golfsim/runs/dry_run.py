@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from golfsim.core.errors import UserError
+from golfsim.core.kernels import when_compiling
 from golfsim.core.memory import available, most_used, readable
 from golfsim.core.words import counted
 from golfsim.runs import memory_forecast, single
@@ -18,12 +17,13 @@ from golfsim.runs.batch import Execution, to_do
 from golfsim.runs.memory_forecast import Size
 from golfsim.runs.single import Task
 from golfsim.runs.store import Planned, Store, plan
-from golfsim.runs.workers import python
 from golfsim.scenario import sweep
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
 
 TRIAL_SECONDS = 3.0
+TRIAL_SHARE = 0.1  # of the cycles, so that a dry run is quicker than the run
+LEAST_CYCLES = 5
 
 
 def of(scenario: Scenario, out: Path, how: Execution) -> dict[str, Any]:
@@ -103,33 +103,30 @@ def _cost_in_words(cost: dict[str, Any]) -> list[str]:
 
 
 def try_out(task: Task) -> tuple[float, float, int]:
-    """Measure seconds of set-up, seconds per cycle and the peak of memory in bytes, in a separate process."""
-    words, packed = python("golfsim.runs.dry_run", "trial"), json.dumps(task.packed()).encode()
-    ended = subprocess.run(words, input=packed, capture_output=True, check=False)
-    if ended.returncode:
-        lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["its process was killed"]
-        raise UserError(f"the trial of the largest run failed: {lines[-1]}", hint="a run would fail in the same way")
-    setup, a_cycle, memory = json.loads(ended.stdout.splitlines()[-1])
-    return float(setup), float(a_cycle), int(memory)
+    """Measure seconds of set-up, seconds per cycle and the peak of memory of this process in bytes.
 
-
-def trial() -> None:
-    """Run the process of a trial: a short run that compiles the kernels, then one that is measured."""
-    task = Task.unpacked(json.load(sys.stdin.buffer))
+    A trial that compiles kernels is repeated, since a run finds them compiled.
+    """
+    compiled: list[None] = []
     try:
-        _tried(task, 0.0)
-        setup, a_cycle = _tried(task, TRIAL_SECONDS)
-    except UserError as error:
-        sys.exit(str(error))
-    print(json.dumps([setup, a_cycle, most_used()]))
+        with when_compiling(lambda: compiled.append(None)):
+            found = _tried(task)
+        setup, a_cycle = _tried(task) if compiled else found
+    except Exception as error:
+        what = f"the trial of the largest run failed: {single.explained(error)}"
+        raise UserError(what, hint="a run would fail in the same way") from error
+    return setup, a_cycle, most_used()
 
 
-def _tried(task: Task, seconds: float) -> tuple[float, float]:
+def _tried(task: Task) -> tuple[float, float]:
+    """Run the first cycles, which take a small part of the time of the run, and measure them."""
     begun = time.perf_counter()
     with single.telling(task.point.scenario):
         simulation = Simulation(task.point.scenario, task.run, task.threads)
         ready = time.perf_counter()
-        for _ in simulation:
-            if time.perf_counter() - ready > seconds:
+        for cycle in simulation:
+            if cycle >= LEAST_CYCLES and (
+                cycle >= TRIAL_SHARE * simulation.scenario.cycles or time.perf_counter() - ready > TRIAL_SECONDS
+            ):
                 break
     return ready - begun, (time.perf_counter() - ready) / simulation.world.cycle

@@ -34,8 +34,10 @@ def load(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
     """Return the rows of all runs of the scenarios at or below the paths, as one tidy DataFrame.
 
     Its columns are run, seed, cycle, layer, metric and value; `path`, the folder of the run below the given path; and
-    one column per key that a sweep varies. Runs of earlier versions of a scenario are left out. Runs that were
-    interrupted or failed are left out as well, unless `unfinished` is true.
+    one column per key that a sweep varies. With several paths, the column `results` has the name of the path that a row
+    comes from (the complete path if two have the same name), keys that only one of them varies have a value in all
+    rows, and `data.set` or `data.file` states the training data. Runs of earlier versions of a scenario are left out.
+    Runs that were interrupted or failed are left out as well, unless `unfinished` is true.
     """
     return frame_of(_all_pieces(paths, unfinished))
 
@@ -72,10 +74,11 @@ def further(name: str, pieces: list[Piece]) -> pd.DataFrame | None:
 
 
 def _all_pieces(paths: tuple[str | Path, ...], unfinished: bool) -> list[Piece]:
-    pieces = [piece for path in map(Path, paths) for piece in pieces_of(path, unfinished)]
-    if not pieces:
+    from golfsim.runs.results import find
+
+    if not paths:
         raise UserError("nothing to load", hint="name a folder of results, e.g. results/quickstart", docs="reports")
-    return pieces
+    return [run.piece for run in find(paths, unfinished).runs]
 
 
 def pieces_of(path: Path, unfinished: bool = False) -> list[Piece]:

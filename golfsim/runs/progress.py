@@ -1,7 +1,8 @@
-"""Progress of runs: a live bar in a terminal, plain lines elsewhere."""
+"""Progress of runs: a live bar in a terminal or a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import html
 import sys
 import time
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 5.0
 REFRESHES_A_SECOND = 10
+SECONDS_BETWEEN_UPDATES = 0.3  # of the display in a notebook
 
 
 COMPILING = "compiling kernels (first run only)"
-EARLY = 30.0  # seconds; until then a small part of a run does not predict the remaining time
+EARLY = 30.0  # seconds; until then less than this part of a run does not predict the remaining time
 LITTLE = 0.05
 
 
@@ -74,7 +76,8 @@ class Progress:
         share = sum(cycle / task.point.scenario.cycles for task, cycle in self.under_way.values())
         new = over - self.there + share - sum(self._earlier.values())
         passed = time.monotonic() - self._begun
-        if new < (LITTLE if passed < EARLY else 1e-3):
+        enough = 1 if self.runs > 1 else LITTLE  # the first of several runs may compile kernels
+        if new < (enough if passed < EARLY else 1e-3) or over == self.runs:
             return ""
         seconds = passed * max(self.runs - over - share, 0) / new
         return f"{timedelta(seconds=round(seconds))} left"
@@ -110,12 +113,14 @@ class Clock:
         return (cycle - self._first[0]) / max(time.monotonic() - self._first[1], 1e-9)
 
     def words(self, cycle: int, cycles: int) -> tuple[str, str]:
-        """Return rate and time left as text."""
+        """Return rate and time left as text; the time left is empty as long as too little of the run is complete."""
         rate = self.rate(cycle)
-        if rate is None:
+        if rate is None or self._first is None:
             return "", ""
-        left = timedelta(seconds=round((cycles - cycle) / rate))
-        return f"{rate:.0f} cycles/s" if rate >= 10 else f"{rate:.2g} cycles/s", f"{left} left"
+        share, passed = (cycle - self._first[0]) / cycles, time.monotonic() - self._first[1]
+        known = share >= (LITTLE if passed < EARLY else 0)
+        left = f"{timedelta(seconds=round((cycles - cycle) / rate))} left" if known else ""
+        return f"{rate:.0f} cycles/s" if rate >= 10 else f"{rate:.2g} cycles/s", left
 
 
 class Lines(Progress):
@@ -132,8 +137,7 @@ class Lines(Progress):
         super().cycle(task, cycle, error)
         self._clock.tick(cycle)
         if self._due():
-            self._told = time.monotonic()
-            self.note(self._line(task, cycle, error, *self._clock.words(cycle, task.point.scenario.cycles)))
+            self._show(task, self._line(task, cycle, error, *self._clock.words(cycle, task.point.scenario.cycles)))
 
     def end(self, task: Task, outcome: Outcome) -> None:
         """Print the last line."""
@@ -142,13 +146,16 @@ class Lines(Progress):
         if self.runs == 1 and outcome.cycle:
             rate, _ = self._clock.words(outcome.cycle, cycles)
             duration = f"{time.monotonic() - self._clock.begun:.1f} s"
-            self.note(self._line(task, outcome.cycle, outcome.measured, rate, duration))
+            self._show(task, self._line(task, outcome.cycle, outcome.measured, rate, duration))
         elif self.runs > 1 and (self.done + self.failed == self.runs or self._due()):
-            self._told = time.monotonic()
-            self.note(self.words())
+            self._show(task, self.words())
 
     def _due(self) -> bool:
         return time.monotonic() - self._told >= SECONDS_BETWEEN_LINES
+
+    def _show(self, task: Task, line: str) -> None:
+        self._told = time.monotonic()
+        self.note(line)
 
     def _line(self, task: Task, cycle: int, error: str, rate: str, left: str) -> str:
         if self.runs > 1:
@@ -158,6 +165,31 @@ class Lines(Progress):
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
+
+
+class Notebook(Lines):
+    """Shows a bar and a line in the output of a notebook cell, and updates them; needs no widgets."""
+
+    _handle: Any = None
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._told >= SECONDS_BETWEEN_UPDATES
+
+    def _show(self, task: Task, line: str) -> None:
+        from IPython.display import display
+
+        self._told = time.monotonic()
+        cycle, cycles = self.under_way.get(task.hash, (task, task.point.scenario.cycles))[1], task.point.scenario.cycles
+        value, most = (cycle, cycles) if self.runs == 1 else (self.done + self.failed, self.runs)
+        shown = f'<progress value="{value}" max="{most}"></progress> {html.escape(line)}'
+        content = {"text/plain": line, "text/html": shown}
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+    def _say(self, text: str) -> None:
+        print(text, flush=True)
 
 
 class Bar(Progress):
@@ -237,6 +269,20 @@ class Bar(Progress):
 def for_this_output() -> Progress:
     """Return a bar in a terminal, otherwise lines."""
     return Bar() if _in_terminal() else Lines()
+
+
+def for_python() -> Progress:
+    """Return a display for calls from Python: in a notebook or a terminal; nothing elsewhere."""
+    if _in_notebook():
+        return Notebook()
+    return Bar() if _in_terminal() else Silent()
+
+
+def _in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook. IPython is not imported if nobody else did so."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")
 
 
 def _in_terminal() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from golfsim.core.columns import ABOUT_LAYERS
 from golfsim.core.errors import UserError
 from golfsim.core.paths import text_of
+from golfsim.core.tables import flat
 from golfsim.runs.logs import Piece, about, frame_of, further, pieces_of
 from golfsim.sim.log import SCENARIO
 
@@ -58,18 +59,6 @@ def _keys(text: str) -> dict[str, Any]:
         return {}
 
 
-def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all keys of nested tables by path; a list of tables with names counts as a table of these names."""
-    for key, value in tree.items():
-        if isinstance(value, list) and value and all(isinstance(v, dict) and "name" in v for v in value):
-            for table in value:
-                yield from flat({k: v for k, v in table.items() if k != "name"}, f"{prefix}{table['name']}.")
-        elif isinstance(value, dict) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 @dataclass(frozen=True)
 class Results:
     """The runs of one or several folders of results."""
@@ -92,9 +81,9 @@ class Results:
         return list({json.dumps(run.point, default=str): run for run in reversed(self.runs)}.values())[::-1]
 
 
-def find(paths: Sequence[str | Path]) -> Results:
-    """Return the complete runs of the scenarios of some folders."""
-    found = {label: pieces_of(path) for label, path in labels(paths).items()}
+def find(paths: Sequence[str | Path], unfinished: bool = False) -> Results:
+    """Return the complete runs of the scenarios of some folders; with `unfinished`, incomplete runs, too."""
+    found = {label: pieces_of(path, unfinished) for label, path in labels(paths).items()}
     runs = [
         Run(replace(piece, values=piece.values | ({RESULTS: label} if len(found) > 1 else {})))
         for label, pieces in found.items()

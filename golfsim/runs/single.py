@@ -23,7 +23,7 @@ from golfsim.protocol.learner import Learner
 from golfsim.protocol.records import Records
 from golfsim.runs import sensitive
 from golfsim.runs.interrupt import Interrupt, listening
-from golfsim.runs.progress import COMPILING, last_error
+from golfsim.runs.progress import COMPILING, Silent, for_python, last_error
 from golfsim.runs.sensitive import TRACE
 from golfsim.runs.store import WHOLE, about_run, hash_of
 from golfsim.scenario.model import Scenario
@@ -84,18 +84,25 @@ class Reporting:
 
 
 def run(
-    scenario: Scenario, out: str | Path | None = None, *, threads: int | None = None, workers: int = 1
+    scenario: Scenario,
+    out: str | Path | None = None,
+    *,
+    threads: int | None = None,
+    workers: int = 1,
+    progress: bool = True,
 ) -> pd.DataFrame:
     """Execute all runs of a scenario and return their log as a DataFrame.
 
     With `out`, results are stored in that folder, and complete runs in it are not repeated. `workers` is the number of
-    processes that share the runs; it changes no result.
+    processes that share the runs; it changes no result. Progress is shown in a terminal and in a notebook, unless
+    `progress` is false.
     """
     from golfsim.runs import batch
 
     with tempfile.TemporaryDirectory() as aside, listening() as interrupt:
         how = batch.Execution(workers=workers, threads=threads)
-        done = batch.run(scenario, Path(out or aside), how, interrupt=interrupt)
+        shown = for_python() if progress else Silent()
+        done = batch.run(scenario, Path(out or aside), how, shown, interrupt)
         if interrupt.asked:
             raise KeyboardInterrupt
         if done.failures:

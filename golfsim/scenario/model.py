@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
+from golfsim.core import notebook
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import MISSING, scenario_file, unreadable
 from golfsim.core.settings import Settings
+from golfsim.core.words import counted
 from golfsim.data.config import DataConfig
 from golfsim.data.placement import NodesConfig
 from golfsim.network.adversaries import AdversaryConfig
@@ -228,6 +230,28 @@ class Scenario(Settings):
     def condition(self) -> Condition | None:
         """The condition of `[stop]`."""
         return Condition.parse(self.stop.when) if self.stop else None
+
+    def __repr__(self) -> str:
+        return f"<Scenario “{self.name}”: {', '.join(self._summary().values())}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return notebook.table(self.name, self._summary() | {"file": self.file})
+
+    def _summary(self) -> dict[str, str]:
+        """Return the most important settings as text."""
+        data = {"data": self.data.set or self.data.file or ""} if self.data else {}
+        layers = " → ".join(f"{table.get('name')} ({table.get('use')})" for table in self.protocol)
+        found = {"runs": f"{counted(self.runs, 'run')} of {counted(self.cycles, 'cycle')}", "seed": f"seed {self.seed}"}
+        found |= data | ({"layers": layers} if layers else {})
+        found |= {"cases": counted(len(self.case), "case")} if self.case else {}
+        return found | ({"sweep": f"sweep of {', '.join(self._swept())}"} if self.sweep else {})
+
+    def _swept(self) -> Iterator[str]:
+        """Return the keys that the sweep varies."""
+        for key, values in self.sweep.items():
+            yield from (k for group in values for k in group) if key == "zip" else [key]
 
     def dump(self) -> str:
         """Return the scenario as TOML with explicit defaults."""

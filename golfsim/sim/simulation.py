@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from golfsim.core import notebook
 from golfsim.core.provenance import code_version
+from golfsim.core.words import counted
 from golfsim.protocol.base import Protocol
 from golfsim.protocol.checking import check_layer, check_state
 from golfsim.scenario.model import Scenario
@@ -47,6 +49,27 @@ class Simulation:
             layer.setup(self.world)
             check_state(layer)
         self._watch = Watch(self.world, self.layers, self.raw) if paranoid else None
+
+    def __repr__(self) -> str:
+        return f"<Simulation of “{self.scenario.name}”: {', '.join(self._summary().values())}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.table(f"Simulation of “{self.scenario.name}”", self._summary() | self._metrics())
+
+    def _summary(self) -> dict[str, str]:
+        """Return the state of the run as text."""
+        world, nodes = self.world, counted(self.world.nodes, "node")
+        layers = " → ".join(f"{name} ({layer.config.use})" for name, layer in self.layers.items())
+        return {
+            "run": f"run {self.run} with seed {self.seed}",
+            "cycle": f"cycle {world.cycle} of {self.scenario.cycles}{', finished' if self.finished else ''}",
+            "nodes": f"{world.online.sum()} of {nodes} online" if world.cycle else nodes,
+        } | ({"layers": layers} if layers else {})
+
+    def _metrics(self) -> dict[str, str]:
+        """Return the last measured error of each learning layer as text."""
+        found = {name: metrics["error.mean"] for name, metrics in self.latest.items() if "error.mean" in metrics}
+        return {f"error of {name}": f"{error:.4f}" for name, error in found.items()}
 
     def layer(self, name: str) -> Protocol[Any]:
         """Return a layer by its name."""

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from entries import PEERS
 from helpers import AVERAGING, HERE, command, learning_tree, tree
 
 import golfsim
-from golfsim.cli import manual, run_commands
+from golfsim.cli import app, flags, manual, run_commands
 from golfsim.core.errors import UserError
 from golfsim.runs import batch, progress, single
 from golfsim.runs.interrupt import Interrupt
@@ -112,6 +113,33 @@ def test_the_figure_is_of_this_run_whatever_else_lies_in_the_folder(golfsim_, le
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=10", "--set", "cycles=1")
     golfsim_("run", learning, "--out", tmp_path / "r", "--set", "runs=2", "--set", "cycles=1")
     assert seen == [10, 2]
+
+
+def test_a_run_with_nothing_to_do_says_so_and_where_the_figure_is(golfsim_, learning, averaging, tmp_path):
+    words = ["run", learning, "--workers", 1, "--out", tmp_path / "r"]
+    _, out, _ = golfsim_(*words)
+    assert "nothing to do" not in out
+    code, out, err = golfsim_(*words)
+    assert (code, err) == (0, "")
+    assert out == (
+        "nothing to do: the run of this scenario is complete (--force repeats it)\n"
+        f"figure in {tmp_path / 'r/convergence.png'}\nresults in {tmp_path / 'r'}\n"
+    )
+    assert (tmp_path / "r/convergence.png").is_file()
+    more = [*words, "--set", "runs=2"]
+    assert "nothing to do" not in golfsim_(*more)[1], "one of two runs"
+    assert golfsim_(*more)[1].startswith(
+        "nothing to do: all 2 runs of this scenario are complete (--force repeats them)"
+    )
+    assert "nothing to do" not in golfsim_(*words, "--force")[1]
+
+
+def test_a_scenario_without_a_figure_names_none(golfsim_, averaging, tmp_path):
+    words = ["run", averaging, "--out", tmp_path / "r", "--set", "plot.kind=none"]
+    golfsim_(*words)
+    _, out, _ = golfsim_(*words)
+    assert "nothing to do" in out
+    assert "figure" not in out
 
 
 def test_results_go_to_the_working_folder_by_default(golfsim_, averaging, tmp_path, monkeypatch):
@@ -279,6 +307,43 @@ def test_the_manual_is_at_hand(golfsim_):
     assert json.loads(golfsim_("help", "privacy", "--json")[1])["page"] == "privacy"
     code, _, err = golfsim_("help", "privaci")
     assert (code, err) == (2, "golfsim: the manual has no page “privaci”\n    did you mean “privacy”?\n")
+
+
+def person(*words, **environment):
+    """What a person in a terminal sees of a command: all three streams are a terminal."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"} | environment
+    ended = process(*words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    seen = b""
+    with suppress(OSError):
+        while part := os.read(ours, 65536):
+            seen += part
+    os.close(ours)
+    ended.wait(timeout=60)
+    return ended.returncode, seen.decode()
+
+
+def test_a_page_of_the_manual_goes_through_the_pager_of_a_terminal(tmp_path):
+    pager = tmp_path / "my pager"
+    pager.write_text("#!/bin/sh\nprintf 'PAGED\\n'\nhead -n 30 | tail -n 3\n")
+    pager.chmod(0o755)
+    code, seen = person("help", "safety", PAGER=f"'{pager}'")
+    assert code == 0
+    assert seen.startswith("PAGED")
+    assert 1 < seen.count("\n") <= 4, "the pager decides what is shown; one that stops early is no error"
+    for plain in ("", "/no/such/program"):
+        code, seen = person("help", "safety", PAGER=plain)
+        assert (code, "Traceback" in seen) == (0, False)
+        assert "PAGED" not in seen
+        assert seen.count("\n") > 50
+    code, seen = person("help", "safety", PAGER=f"'{pager}'", TERM="dumb")
+    assert (code, "PAGED" in seen) == (0, False)
+
+
+def test_a_page_that_is_not_read_in_a_terminal_has_no_pager(golfsim_, monkeypatch):
+    monkeypatch.setenv("PAGER", "/no/such/program")
+    assert golfsim_("help", "safety")[1] == (DOCS / "safety.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -471,6 +536,28 @@ def test_version_and_help(golfsim_):
     assert all(word in out for word in ("run", "check", "schema", "list", "data", "bench"))
 
 
+EVERY_HELP = [
+    [], ["run"], ["check"], ["compare"], ["status"], ["report"], ["audit"], ["data"], ["data", "fetch"],
+    ["new", "protocol"], ["export", "mlflow"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", EVERY_HELP, ids=" ".join)
+def test_the_help_of_a_flag_has_no_type(golfsim_, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, _ = golfsim_(*words, "--help")
+    assert code == 0
+    assert "bool" not in out.lower()
+    assert "Show this message and exit." in out
+
+
+def test_no_command_shows_types_of_flags():
+    groups = (app.app, *(group.typer_instance for group in app.app.registered_groups))
+    commands = [command for group in groups for command in group.registered_commands]
+    assert len(commands) > 15
+    assert {command.cls for command in commands} == {flags.Command}
+
+
 # the real process
 
 
@@ -598,9 +685,21 @@ def test_the_clock_leaves_out_the_first_cycle(monkeypatch):
     assert clock.words(1, 101) == ("", "")
     now[0] = 32.0
     clock.tick(5)
-    assert clock.words(5, 101) == ("2 cycles/s", "0:00:48 left")
+    assert clock.words(5, 51) == ("2 cycles/s", "0:00:23 left")
     now[0] = 31.0
     assert clock.words(41, 101) == ("40 cycles/s", "0:00:02 left")
+
+
+def test_the_time_left_is_not_shown_before_it_means_something(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    clock = progress.Clock()
+    clock.tick(1)
+    now[0] = 2.0
+    assert clock.words(5, 101) == ("2 cycles/s", ""), "less than a twentieth"
+    assert clock.words(7, 101)[1] == "0:00:31 left"
+    now[0] = 31.0
+    assert clock.words(5, 1001) == ("0.13 cycles/s", "2:08:39 left"), "half a minute is enough"
 
 
 def test_the_error_shown_is_that_of_the_first_learning_layer():

@@ -5,9 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from helpers import HEAVY
+from helpers import HEAVY, learning_tree
 
+import golfsim
 from golfsim.cli import completion
+from golfsim.core.metrics import SUMMARY
+from golfsim.scenario.model import Scenario
+from golfsim.sim.log import LOG
 
 
 def offered(folder, *words):
@@ -71,3 +75,40 @@ def test_a_file_name_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
         printed = subprocess.run(["bash", "-c", f"printf %s {word}"], cwd=tmp_path, capture_output=True, text=True)
         assert (tmp_path / printed.stdout).is_file(), word
     assert not (tmp_path / "PWN").exists()
+
+
+def test_the_tab_key_completes_the_keys_of_a_scenario_with_their_values(tmp_path):
+    assert offered(tmp_path, "run", "quickstart", "--set", "cyc") == ["cycles=1000"]
+    assert offered(tmp_path, "run", "quickstart", "--set", "ru") == ["runs=1"], "a default"
+    found = offered(tmp_path, "describe", "quickstart", "--set", "peers.")
+    assert "peers.view=20" in found
+    assert all(word.startswith("peers.") for word in found)
+    assert offered(tmp_path, "run", "--set", "cyc") == ["cycles="], "no scenario is typed yet"
+    assert offered(tmp_path, "run", "no_such_file", "--set", "cyc") == ["cycles="]
+    assert set(completion.USUAL) < set(Scenario.model_fields)
+    assert str(Scenario.model_fields["runs"].default) == completion.USUAL["runs"]
+
+
+def test_a_value_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
+    (tmp_path / "s.toml").write_text('name = "$(touch PWN); `touch PWN` it"\ncycles = 3\n')
+    asked = os.environ | {"COMP_WORDS": "golfsim run s.toml --set na", "COMP_CWORD": "4"}
+    command = [sys.executable, "-c", "from golfsim.cli import main; main()"]
+    done = subprocess.run(
+        command, env=asked | {"_GOLFSIM_COMPLETE": "complete_bash"}, cwd=tmp_path, capture_output=True, text=True
+    )
+    (word,) = done.stdout.splitlines()
+    printed = subprocess.run(["bash", "-c", f"printf %s {word}"], cwd=tmp_path, capture_output=True, text=True)
+    assert printed.stdout == "name=$(touch PWN); `touch PWN` it"
+    assert not (tmp_path / "PWN").exists()
+
+
+def test_the_tab_key_completes_the_metrics_of_results(tmp_path):
+    peers, golf = {"name": "peers", "use": "uniform"}, {"name": "model", "use": "golf", "peers": "peers"}
+    golfsim.run(Scenario.of(learning_tree(peers, golf | {"records": "raw"}, cycles=2)), tmp_path / "r")
+    assert offered(tmp_path, "compare", "r", "--metric", "acc") == ["accuracy"]
+    assert offered(tmp_path, "compare", "r", "--metric", "accuracy.") == sorted(f"accuracy.{part}" for part in SUMMARY)
+    assert "messages.sent" in offered(tmp_path, "compare", "r", "--metric", "mess")
+    assert offered(tmp_path, "compare", "nowhere", "--metric", "acc") == []
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / LOG).write_bytes(b"not a log")
+    assert offered(tmp_path, "compare", "damaged", "--metric", "acc") == []

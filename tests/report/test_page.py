@@ -281,8 +281,8 @@ def test_a_figure_that_is_not_curves_has_no_chart():
     curves = Drawing("name", "title", "caption", lambda: None, data, "curves", bands=frozenset({"runs"}))
     assert page._chart(curves, "y")["curves"][0]["low"] == [None]
     assert page._chart(Drawing("name", "title", "caption", lambda: None, data, "picture"), "y") is None
-    panels = pd.concat([data, data])
-    assert page._chart(Drawing("name", "title", "caption", lambda: None, panels, "curves"), "y") is None
+    twice = pd.concat([data, data])
+    assert page._chart(Drawing("name", "title", "caption", lambda: None, twice, "curves"), "y") is None
 
 
 # --- That it is safe and whole
@@ -513,3 +513,109 @@ def test_data_are_downloaded_under_their_name(opened):
         tab.locator("a[download='convergence.csv']").click()
     assert waiting.value.suggested_filename == "convergence.csv"
     assert Path(waiting.value.path()).read_text().startswith("cycle,curve,mean,low,high")
+
+
+# --- Pictures that are enlarged, panels, narrow screens
+
+
+def test_a_picture_is_enlarged_by_a_click_and_closed_by_escape_or_a_click(opened):
+    tab = opened()
+    picture, large = tab.locator("figure:not([data-chart]) img.picture").first, tab.locator("dialog.large")
+    assert large.is_hidden()
+    small = picture.bounding_box()["width"]
+    picture.click()
+    assert large.is_visible()
+    assert large.locator("img").bounding_box()["width"] > small
+    assert large.locator("img").get_attribute("src") == picture.get_attribute("src")
+    tab.keyboard.press("Escape")
+    assert large.is_hidden()
+    picture.click()
+    large.locator("img").click()
+    assert large.is_hidden()
+
+
+@pytest.mark.parametrize("key", ["Enter", " "])
+def test_a_picture_is_enlarged_with_the_keyboard(opened, key):
+    tab = opened()
+    picture, large = tab.locator("figure:not([data-chart]) img.picture").first, tab.locator("dialog.large")
+    picture.focus()
+    tab.keyboard.press(key)
+    assert large.is_visible()
+    assert tab.evaluate("document.activeElement.textContent") == "close"
+    tab.keyboard.press("Enter")
+    assert large.is_hidden()
+    assert tab.evaluate("document.activeElement.tagName") == "IMG", "the focus returns"
+
+
+@pytest.fixture(scope="module")
+def panels(tmp_path_factory):
+    """A page of more curves than one panel holds, and one of an overlay."""
+    place = tmp_path_factory.mktemp("panels")
+    values = {"sweep": {"peers.view": [3, 6, 9], "learning.lambda": [0.1, 0.01, 0.001]}, "case": []}
+    observe = {"every": 1, "nodes": 10, "overlay": 1}
+    golf = [PEERS, GOLF | {"records": "raw"}]
+    single.run(Scenario.of(learning_tree(*golf, cycles=4, runs=1, name=HOSTILE, **values)), place / "many")
+    single.run(Scenario.of(learning_tree(*golf, cycles=4, runs=3, observe=observe)), place / "one")
+    for name in ("many", "one"):
+        page.write([place / name], place / f"{name}.html")
+    return place
+
+
+def charts_of(folder):
+    found = results.find([folder])
+    return {d.name: page._chart(d, "y") for d in fitting(found.frame) if page._chart(d, "y")}
+
+
+def test_panels_are_charts_with_the_same_cycles_curves_and_colours(panels):
+    chart = charts_of(panels / "many")["convergence"]
+    assert [panel["title"] for panel in chart["panels"]] == ["view = 3", "view = 6", "view = 9"]
+    looks = [[(curve["name"], curve["colour"]) for curve in panel["curves"]] for panel in chart["panels"]]
+    assert looks[0] == looks[1] == looks[2]
+    rows = results.find([panels / "many"]).frame
+    rows = rows[(rows["metric"] == "error.mean") & (rows["peers.view"] == 6) & (rows["learning.lambda"] == 0.01)]
+    curve = next(curve for curve in chart["panels"][1]["curves"] if "0.01" in curve["name"])
+    assert curve["mean"] == pytest.approx(rows.sort_values("cycle")["value"].tolist(), rel=1e-5)
+
+
+def test_an_overlay_over_time_is_a_chart_with_its_bands(panels):
+    chart = charts_of(panels / "one")["overlay"]
+    assert len(chart["panels"]) > 1
+    assert chart["label"] == "", "the panels show different quantities"
+    assert {"low", "q05"} & set(chart["panels"][0]["curves"][0])
+
+
+@pytest.mark.parametrize("width", [420, 1200])
+@pytest.mark.parametrize("name", ["many", "one"])
+def test_panels_in_a_browser_share_their_legend(browser, panels, name, width):
+    tab = browser.new_page(viewport={"width": width, "height": 800})
+    heard = []
+    tab.on("pageerror", lambda error: heard.append(str(error)))
+    tab.goto((panels / f"{name}.html").as_uri())
+    figure = tab.locator("figure#figure-convergence" if name == "many" else "figure#figure-overlay")
+    count = figure.locator(".panel").count()
+    assert count > 1
+    assert figure.locator(".panel canvas:visible").count() == count
+    chart = f"document.querySelector('#{figure.get_attribute('id')}').chart"
+    tops = tab.evaluate(f"{chart}.plots.map(plot => plot.scales.y.max)")
+    assert (len(set(tops)) == 1) == (name == "many"), "one quantity has one axis"
+    figure.locator("button.curve").first.click()
+    assert tab.evaluate(f"{chart}.plots.map(plot => plot.series[1].show)") == [False] * count
+    over = figure.locator(".u-over").nth(1)
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    tab.mouse.move(box["x"] + box["width"] - 2, box["y"] + 30)
+    title = tab.evaluate(f"{chart}.panels[1].title")
+    assert figure.locator(".legend .cycle").inner_text() == f"{title}, cycle 4"
+    figure.locator("button.swap").click()
+    assert figure.locator("img.picture").is_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert heard == []
+    tab.close()
+
+
+def test_a_wide_table_scrolls_in_its_box_on_a_narrow_screen(opened):
+    tab = opened(420)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 420
+    boxes = tab.evaluate("[...document.querySelectorAll('.box')].map(b => [b.scrollWidth, b.clientWidth, b.tabIndex])")
+    assert any(inside > seen for inside, seen, _ in boxes)
+    assert {tab_index for *_, tab_index in boxes} == {0}, "the keyboard scrolls them, too"

@@ -1,6 +1,7 @@
 """Published values and claims held against a log."""
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import scipy.stats
 
 from golfsim.core.errors import UserError
-from golfsim.report import published, reproduce
+from golfsim.report import published, reproduce, side_by_side, small_plots
 from golfsim.report.agreement import judge_claim, judge_value, margin
 from golfsim.report.published import Claim, Item, Value, chosen
 from golfsim.report.sections import Promise
@@ -232,9 +233,63 @@ def test_a_page_compares_published_and_new_values_and_escapes_them():
     )
     assert "Table &lt;b&gt;1&lt;/b&gt;" in page
     assert "&lt;script&gt;" in page
-    assert "<script" not in page
+    (script,) = re.findall("<script>", page)
+    assert page.index(script) > page.index("</main>"), "ours"
     assert "Of their values and claims, 1 agrees, 1 differs." in page
     assert "This is the quick version" in page
+
+
+def test_a_page_names_the_papers_with_their_references():
+    (item,) = chosen(["V20-T2"])
+    page = reproduce.html([reproduce.Reproduced(item, [], Path())], quick=False)
+    assert page.count("D. Veldhuizen (2020): Handling privacy preservation for binary classification data.") == 2
+    papers = published.sources()
+    assert papers["H17"].reference.startswith("István Hegedűs and Márk Jelasity (2017): Differentially Private")
+    assert "Cyphers" not in page, "only the papers of the page"
+
+
+def test_a_value_is_a_small_plot_of_the_published_and_the_new_number():
+    row = judge_value(frame({1.0: 0.2}), value(0.5, std=0.1))
+    assert (row.mark.published, row.mark.published_error) == (0.5, 0.1)
+    assert row.mark.new == pytest.approx(0.2, abs=0.01)
+    drawn = small_plots.marks(row.mark, 0.0, 1.0, "<b>")
+    x = float(re.search(r'<circle cx="([\d.]+)"', drawn)[1])
+    diamond = float(re.search(r'<polygon points="([\d.]+),', drawn)[1])
+    inside = small_plots.WIDTH - 2 * small_plots.EDGE
+    assert [(x - small_plots.EDGE) / inside, (diamond - small_plots.EDGE) / inside] == pytest.approx(
+        [row.mark.new, 0.5], abs=0.01
+    )
+    assert "<b>" not in drawn
+    assert "&lt;b&gt;" in drawn
+
+
+def test_a_claim_is_a_small_plot_in_place_of_a_string_of_numbers():
+    claim = published.Claim("it falls", {"kind": "falls-with", "layer": "learning", "metric": "error", "x": "epsilon"})
+    row = judge_claim(frame({1.0: 0.3, 2.0: 0.2, 4.0: 0.1}), claim)
+    assert row.sides == (pytest.approx((0.3, 0.2, 0.1), abs=0.02),)
+    drawn = small_plots.curves(row.sides, row.ours)
+    heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', drawn)]
+    assert heights == sorted(heights), "downwards"
+    assert len(heights) == 3
+    item = Item("X1-1", "Table 1", "x.toml", "X1")
+    page = reproduce.html([reproduce.Reproduced(item, [row], Path())], quick=False)
+    assert drawn in page
+    assert f"<td>{row.ours}</td>" not in page
+
+
+def test_published_values_over_a_key_are_a_curve_next_to_the_new_ones():
+    log = frame({1.0: 0.3, 2.0: 0.2, 4.0: 0.1})
+    values = tuple(value(n, where={"epsilon": eps}) for eps, n in ((4.0, 0.15), (1.0, 0.35), (2.0, 0.25)))
+    item = Item("X1-1", "Table 1", "x.toml", "X1", values=values)
+    rows = list(reproduce.judged(item, log))
+    ax = side_by_side.curves([(one, row.mark) for one, row in zip(values, rows, strict=True)])
+    lines = {bars.get_label(): bars.lines[0].get_xydata() for bars in ax.containers}
+    published_, new = lines["learning error.mean, published"], lines["learning error.mean, new"]
+    assert published_ == pytest.approx(np.array([[1.0, 0.35], [2.0, 0.25], [4.0, 0.15]]))
+    assert new == pytest.approx(np.array([[1.0, 0.3], [2.0, 0.2], [4.0, 0.1]]))
+    found = reproduce.Reproduced(item, rows, Path(), beside=reproduce.beside(item, rows))
+    assert "X1-1: published and new values" in reproduce.html([found], quick=False)
+    assert reproduce.beside(Item("X1-2", "Table 2", "x.toml", "X1", values=values[:1]), rows[:1]) is None
 
 
 def test_a_page_states_every_guarantee_and_where_it_holds():

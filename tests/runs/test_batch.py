@@ -13,11 +13,12 @@ from helpers import AVERAGING, HERE, JIT, learning_tree, tree
 
 from golfsim.core.errors import UserError
 from golfsim.data import array_cache, loading
-from golfsim.runs import batch, dry_run, progress, status, store
+from golfsim.runs import batch, dry_run, progress, single, status, store
 from golfsim.runs.interrupt import Interrupt
 from golfsim.runs.logs import load
 from golfsim.scenario import sweep
 from golfsim.scenario.model import Scenario
+from golfsim.sim.simulation import Simulation
 
 PEERS = {"name": "peers", "use": "uniform"}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
@@ -381,6 +382,23 @@ def test_the_time_left_is_judged_by_what_is_done(monkeypatch):
     assert shown.words() == "6/12 runs  0 running  1 failed  0:00:10 left"
 
 
+def test_the_time_left_of_several_runs_waits_for_the_first_one(monkeypatch, tmp_path):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    tasks = batch.to_do(store.plan(sweep.points(scenario(runs=4, cycles=100))), {}, tmp_path, batch.Execution())
+    shown = progress.Progress()
+    shown.plan(4, there=0)
+    shown.begin(tasks[0])
+    for cycle in range(1, 51):
+        shown.cycle(tasks[0], cycle, "")
+    now[0] = 10.0
+    assert shown.left() == "", "half a run, which may have compiled kernels"
+    shown.end(tasks[0], single.Outcome("finished", 100))
+    assert shown.left() == "0:00:30 left"
+    shown.done = 4
+    assert shown.left() == "", "nothing is left"
+
+
 def test_status_shows_the_state_of_all_runs(tmp_path):
     batch.run(faulty(tmp_path), tmp_path / "r", batch.Execution())
     found = status.of(tmp_path / "r")
@@ -430,6 +448,23 @@ def test_a_dry_run_knows_what_is_there(tmp_path):
 def test_the_trial_is_that_of_the_largest_run(tmp_path):
     table = scenario(runs=1, sweep={"nodes.number": [10, 300, 20]})
     assert dry_run.text(dry_run.of(table, tmp_path, batch.Execution())).endswith(": nodes.number = 300")
+
+
+def test_a_trial_runs_a_small_part_of_the_cycles(tmp_path, monkeypatch):
+    cycles = []
+
+    class Counting(Simulation):
+        def step(self, settle=True):
+            super().step(settle)
+            cycles.append(self.world.cycle)
+
+    monkeypatch.setattr(dry_run, "Simulation", Counting)
+    dry_run.of(scenario(runs=1, cycles=3000), tmp_path, batch.Execution())
+    assert 5 <= max(cycles) <= 300
+    assert len(cycles) in (max(cycles), 2 * max(cycles)), "twice only if kernels were compiled"
+    cycles.clear()
+    dry_run.of(scenario(runs=1, cycles=4), tmp_path, batch.Execution())
+    assert max(cycles) == 4
 
 
 def test_a_trial_that_fails_is_reported(tmp_path):

@@ -18,10 +18,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import golfsim
 from golfsim.data import scaling
+from golfsim.learning.linear import DescentConfig
 from golfsim.scenario import in_memory
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
-from golfsim.sklearn import MODES, STRATEGIES, GossipClassifier
+from golfsim.sklearn import FITTED, MODES, STRATEGIES, GossipClassifier
 from protocols.data_perturbation import DataPerturbationConfig
 from protocols.golf import GolfConfig
 from protocols.random_walk import WalkConfig
@@ -121,6 +122,52 @@ def test_defaults_are_those_of_the_protocols():
         layers = {table["name"]: table for table in GossipClassifier(strategy)._tree(20, 3)["protocol"]}
         assert not {"lambda", "mode"} & set(layers["model"])
         assert "mode" not in layers.get("published", {})
+
+    # the default that the docstring states
+    assert DescentConfig.model_fields["lam"].default == 1e-4
+    assert "1e-4 for gradient descent, 0.01 for fitted models" in GossipClassifier.__doc__
+    assert GossipClassifier("regularised_erm")._tree(20, 3)["protocol"][0]["lambda"] == 0.01
+
+
+def test_the_docstring_warns_of_a_scaler_that_is_fitted_before():
+    said = " ".join(GossipClassifier.__doc__.split())
+    assert "A scaler, an imputer or a selection of features that is fitted on the same records" in said
+    assert "is a query on them without noise, and `guarantee_` does not include it" in said
+
+
+LOGISTIC = [(strategy, {} if strategy in FITTED else {"learner": "logistic"}) for strategy in STRATEGIES]
+
+
+@pytest.mark.parametrize(("strategy", "more"), LOGISTIC)
+@pytest.mark.parametrize("records", [WDBC, IRIS], ids=["two classes", "three classes"])
+def test_logistic_models_give_probabilities(strategy, more, records):
+    x, y = records
+    found = GossipClassifier(strategy, random_state=1, **more).fit(x, y)
+    shares, scores = found.predict_proba(x), found.decision_function(x)
+    assert shares.shape == (len(x), len(found.classes_))
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert (found.classes_[shares.argmax(axis=1)] == found.predict(x)).mean() > 0.99, "but for rounding"
+    each = 1 / (1 + np.exp(-scores.reshape(len(x), -1)))
+    expected = np.column_stack([1 - each, each]) if scores.ndim == 1 else each / each.sum(axis=1, keepdims=True)
+    assert np.allclose(shares, expected)
+
+
+def test_probabilities_of_extreme_scores_are_numbers():
+    found = GossipClassifier("regularised_erm", random_state=1).fit(*IRIS)
+    found.coef_ = np.full_like(found.coef_, -1e5)
+    assert np.allclose(found.predict_proba(IRIS[0]), 1 / 3)
+    two = GossipClassifier("regularised_erm", random_state=1).fit(*WDBC)
+    two.coef_ = np.full_like(two.coef_, 1e5)
+    assert two.predict_proba(WDBC[0][:1]).tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("learner", ["pegasos", "mean"])
+def test_other_learners_have_no_probabilities(learner):
+    found = GossipClassifier(learner=learner, random_state=1, cycles=2).fit(*IRIS)
+    assert not hasattr(found, "predict_proba")
+    with pytest.raises(AttributeError, match="predict_proba") as refused:
+        found.predict_proba(IRIS[0])
+    assert "use learner='logistic', or decision_function" in str(refused.value.__cause__)
 
 
 def test_what_lies_outside_public_bounds_is_clipped():

@@ -61,7 +61,9 @@
       this.log = data.cycles[0] > 0;
       this.shown = data.curves.map(() => true);
       this.zoomed = false;
-      this.plot = null;
+      this.panels = data.panels || [{ title: "", curves: data.curves }];
+      this.plots = [];
+      this.plot = null; // the first one
     }
 
     start() {
@@ -84,12 +86,14 @@
     }
 
     size() {
-      const width = Math.max(200, Math.floor(this.place.clientWidth));
-      return { width, height: width < NARROW ? 260 : HEIGHT };
+      const room = this.place.querySelector(".panel") || this.place;
+      const width = Math.max(200, Math.floor(room.clientWidth));
+      return { width, height: this.panels.length > 1 ? 230 : width < NARROW ? 260 : HEIGHT };
     }
 
-    options() {
-      const { curves } = this.data;
+    options(panel) {
+      const { curves } = panel;
+      const several = this.panels.length > 1;
       const grid = { stroke: "#e8ebef", width: 1 };
       const ticks = { stroke: "#c3cad2", width: 1, size: 5 };
       const font = "12px system-ui, 'DejaVu Sans', sans-serif";
@@ -97,7 +101,10 @@
       return {
         ...this.size(),
         legend: { show: false },
-        cursor: { drag: { x: true, y: false, setScale: true }, points: { size: 7 } },
+        cursor: {
+          drag: { x: true, y: false, setScale: true }, points: { size: 7 },
+          ...(several ? { sync: { key: this.figure.id, setSeries: false } } : {}),
+        },
         scales: {
           x: { time: false, distr: this.log ? 3 : 1, range: (plot, low, high) => this.span(low, high) },
           y: { range: (plot, low, high) => this.range(low, high) },
@@ -108,7 +115,7 @@
             values: (plot, places) => places.map(short),
             ...(this.log ? { splits: (plot, axis, low, high) => marks(low, high), filter: (plot, places) => places } : {}),
           },
-          { ...axis, label: this.data.label, size: 52 },
+          { ...axis, label: this.data.label || null, size: 52 },
         ],
         series: [{}, ...curves.flatMap((curve, place) => seriesOf(curve, this.shown[place]))],
         bands: curves.flatMap((curve, place) => [
@@ -116,7 +123,7 @@
           { series: [PARTS * place + 5, PARTS * place + 4], fill: curve.colour + "1f" },
         ]),
         hooks: {
-          setCursor: [(plot) => this.read(plot)],
+          setCursor: [(plot) => this.read(plot, panel)],
           setSelect: [(plot) => { if (plot.select.width > 0) this.zoom(true); }],
         },
       };
@@ -130,17 +137,42 @@
     // From 0 without zoom, as in the static image; with zoom, the visible part fills the height.
     range(low, high) {
       if (low === null || high === null) return [0, 1];
+      if (this.shared && !this.zoomed) [low, high] = this.shared;
       const pad = (high - low || Math.abs(high) || 1) * 0.06;
       return this.zoomed ? [low - pad, high + pad] : [Math.min(0, low), high + pad];
     }
 
     draw() {
-      if (this.plot) this.plot.destroy();
+      this.plots.forEach((plot) => plot.destroy());
       this.zoom(false);
       const none = this.data.cycles.map(() => null);
-      const columns = this.data.curves.flatMap((curve) => [curve.mean, ...EDGES.map((edge) => curve[edge] || none)]);
-      this.plot = new uPlot(this.options(), [this.data.cycles, ...columns], this.place);
-      this.plot.over.addEventListener("dblclick", () => this.zoom(false), true);
+      const columns = ({ curves }) => curves.flatMap((curve) => [curve.mean, ...EDGES.map((edge) => curve[edge] || none)]);
+      this.shared = this.data.label && this.panels.length > 1 ? this.extent(this.panels.flatMap(columns)) : null;
+      const places = this.panels.map((panel) => this.room(panel));
+      this.place.replaceChildren(...places);
+      this.plots = this.panels.map((panel, at) => {
+        const plot = new uPlot(this.options(panel), [this.data.cycles, ...columns(panel)], places[at]);
+        plot.over.addEventListener("dblclick", () => this.zoom(false), true);
+        return plot;
+      });
+      this.plot = this.plots[0];
+    }
+
+    // The smallest and the largest value: panels of one quantity have the same axis.
+    extent(columns) {
+      const values = columns.flat().filter((value) => value !== null);
+      return values.length ? [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))] : null;
+    }
+
+    room(panel) {
+      const place = document.createElement("div");
+      place.className = "panel";
+      if (panel.title) {
+        const title = document.createElement("h4");
+        title.textContent = panel.title;
+        place.append(title);
+      }
+      return place;
     }
 
     zoom(on) {
@@ -153,7 +185,7 @@
     }
 
     resize() {
-      if (!this.place.hidden && this.place.clientWidth > 0) this.plot.setSize(this.size());
+      if (!this.place.hidden && this.place.clientWidth > 0) this.plots.forEach((plot) => plot.setSize(this.size()));
     }
 
     switchAxis() {
@@ -206,13 +238,18 @@
     toggle(place, shown) {
       this.shown[place] = shown;
       this.buttons[place].setAttribute("aria-pressed", String(shown));
-      for (let part = 1; part <= PARTS; part += 1) this.plot.setSeries(PARTS * place + part, { show: shown });
+      for (const plot of this.plots) {
+        for (let part = 1; part <= PARTS; part += 1) plot.setSeries(PARTS * place + part, { show: shown });
+      }
     }
 
-    read(plot) {
+    // The values under the pointer: of its panel, not of those that follow it.
+    read(plot, panel) {
+      if (this.panels.length > 1 && plot.cursor.event === null) return;
       const at = plot.cursor.idx;
-      this.cycle.textContent = at === null || at === undefined ? "" : "cycle " + short(this.data.cycles[at]);
-      this.data.curves.forEach((curve, place) => {
+      const where = panel.title ? panel.title + ", " : "";
+      this.cycle.textContent = at === null || at === undefined ? "" : where + "cycle " + short(this.data.cycles[at]);
+      panel.curves.forEach((curve, place) => {
         this.values[place].textContent = this.cycle.textContent && short(curve.mean[at]);
       });
     }

@@ -293,7 +293,7 @@ def spent_by_record(spent: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 def spent_curves(spent: pd.DataFrame) -> pd.DataFrame:
     """Return the finite values of spent ε with the name of their curve."""
-    rows = spent[np.isfinite(spent["spent"])]
+    rows: pd.DataFrame = spent[np.isfinite(spent["spent"])]
     if rows.empty:
         raise UserError("no layer here spends a finite ε")
     keys = numbers.keys_of(rows) or ["layer"]
@@ -327,7 +327,7 @@ def reaching(
     """
     found = reached(table if layer is None else _of_layer(table, layer), target, metric)
     end, unit = float(table["cycle"].max()), "runs" if "metric" in table else "followed nodes"
-    sizes = found.groupby("curve", sort=False)["cycle"].agg([lambda at: int(at.notna().sum()), "size"])
+    sizes = found.groupby("curve", sort=False)["cycle"].agg(["count", "size"])  # `count` leaves out NaN
     words = {name: f"{name} ({there} of {size})" for name, there, size in sizes.itertuples()}
     drawn = found.assign(curve=found["curve"].map(words), cycle=found["cycle"].fillna(end * NEVER))
     sign = "≤" if numbers.bare(metric).endswith("error") else "≥"

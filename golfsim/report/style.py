@@ -115,7 +115,7 @@ def within(ax: Axes | None) -> Any:
         raise UserError("these axes have no place in a grid, which a figure of several panels needs", hint=GRID)
     _lay_out(ax)
     ax.set_axis_off()
-    return figure.add_subfigure(place)  # type: ignore[union-attr]
+    return figure.add_subfigure(place)
 
 
 def panels(figure: Figure | None, rows: int, columns: int, size: tuple[float, float], **how: Any) -> Any:
@@ -189,7 +189,7 @@ def legend(ax: Axes, handles: list[Any], columns: int | None = None) -> None:
 def _room_below(ax: Axes) -> float:
     """Return how wide a legend below axes can be, in inches."""
     place: Any = ax.get_subplotspec()
-    return width_of(ax.figure) * len(place.colspan) / place.get_gridspec().ncols - 0.5
+    return float(width_of(ax.figure) * len(place.colspan) / place.get_gridspec().ncols - 0.5)
 
 
 def columns_for(words: list[str], inches: float, most: int = 4) -> int:

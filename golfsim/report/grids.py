@@ -567,7 +567,10 @@ def _dots(
         errorbar=sure(metric), capsize=0.08, markersize=3.5, err_kws={"linewidth": 1}, legend=False, ax=ax,
     )  # fmt: skip
     named = zip(looks, names, strict=True) if len(names) > 1 else ()
-    return [Line2D([], [], color=how.colour, marker=how.marker, ls="", label=plain(number(n))) for how, n in named]
+    return [
+        Line2D([], [], color=how.colour, marker=how.marker, ls="", label=plain(numbers.value_of(by or "", n)))
+        for how, n in named
+    ]
 
 
 def _spread_bar() -> list[Any]:

@@ -47,7 +47,7 @@ def degrees(
 ) -> Axes:  # fmt: skip
     """Draw the cumulative distribution of in-degrees after some cycles, over all nodes and runs.
 
-    The darker a curve, the earlier its cycle.
+    Of several cycles, the darker curves are the earlier ones.
 
     Parameters
     ----------
@@ -72,8 +72,9 @@ def degrees(
         for place, name in enumerate(names):
             for later, (shade, cycle) in enumerate(zip(shades, when, strict=True)):
                 own = found[(found["curve"] == name) & (found["cycle"] == cycle)]
+                colour = shade if len(when) > 1 else look(place).colour
                 sns.ecdfplot(
-                    data=own, x="degree", weights="count", color=shade,
+                    data=own, x="degree", weights="count", color=colour,
                     ls=look(place if len(names) > 1 else later).dash, legend=False, ax=ax,
                     label=plain(f"{name}, cycle {cycle}"),
                 )  # fmt: skip

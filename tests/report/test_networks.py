@@ -70,6 +70,14 @@ def test_counted_degrees_are_summed_over_runs_and_cycles_can_be_chosen():
         networks.degrees(pd.DataFrame({"metric": ["indegree.mean"]}))
 
 
+def test_overlays_at_one_cycle_differ_in_colour_and_cycles_of_one_overlay_too():
+    both = pd.concat([links(), links().assign(layer="others")])
+    one, other = networks.degrees(both, cycles=[2]).lines
+    assert one.get_color() != other.get_color()
+    early, late = networks.degrees(links()).lines
+    assert early.get_color() != late.get_color()
+
+
 def test_the_colour_of_offline_nodes_does_not_occur_among_those_of_errors():
     colours = mpl.colormaps[networks.COLOURS](np.linspace(0, 1, 256))[:, :3]
     grey = np.array(mpl.colors.to_rgb(networks.OFFLINE))

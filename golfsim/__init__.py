@@ -17,7 +17,7 @@ from golfsim._version import __version__
 if TYPE_CHECKING:
     from golfsim import plot
     from golfsim.core.errors import UserError
-    from golfsim.runs.logs import load, load_links, load_nodes
+    from golfsim.runs.logs import load, load_degrees, load_links, load_nodes, load_spent
     from golfsim.runs.single import run
     from golfsim.scenario.model import Scenario
     from golfsim.sim.simulation import Simulation
@@ -29,14 +29,16 @@ _HOME = {
     "Simulation": "golfsim.sim.simulation",
     "UserError": "golfsim.core.errors",
     "load": "golfsim.runs.logs",
+    "load_degrees": "golfsim.runs.logs",
     "load_links": "golfsim.runs.logs",
     "load_nodes": "golfsim.runs.logs",
+    "load_spent": "golfsim.runs.logs",
     "run": "golfsim.runs.single",
 }
 
 __all__ = [
-    "GossipClassifier", "Scenario", "Simulation", "UserError", "__version__", "load", "load_links", "load_nodes",
-    "plot", "run",
+    "GossipClassifier", "Scenario", "Simulation", "UserError", "__version__", "load", "load_degrees", "load_links",
+    "load_nodes", "load_spent", "plot", "run",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from golfsim.core.words import counted
-from golfsim.report import curves, figures, grids, judgement, networks, numbers, style
+from golfsim.report import curves, distributions, figures, grids, judgement, networks, numbers, style
 from golfsim.report.captions import bands, bars, capital, caption, who
 from golfsim.sim.log import note_of, noted
 
@@ -48,10 +48,15 @@ class Drawing:
         return [path]
 
 
-def fitting(frame: pd.DataFrame, nodes: pd.DataFrame | None = None, links: pd.DataFrame | None = None) -> list[Drawing]:
-    """Return the figures that suit a log and its tables of nodes and links."""
+def fitting(
+    frame: pd.DataFrame, nodes: pd.DataFrame | None = None, links: pd.DataFrame | None = None,
+    degrees: pd.DataFrame | None = None, spent: pd.DataFrame | None = None,
+) -> list[Drawing]:  # fmt: skip
+    """Return the figures that suit a log and the tables next to it."""
     parts = (_convergence, _over_sweeps, _over_time, _overlay, _judged)
     found = [drawing for part in parts for drawing in part(frame)]
+    found += _degrees(degrees) if degrees is not None and len(degrees) else []
+    found += _spent(spent) if spent is not None and len(spent) else []
     found += _followed(nodes) if nodes is not None and len(nodes) else []
     found += _drawn(links, nodes) if links is not None and len(links) else []
     return found
@@ -148,13 +153,22 @@ def _overlay(frame: pd.DataFrame) -> Iterator[Drawing]:
         draw, data = partial(curves.overlay, frame), curves.overlay_numbers(frame)
         shown = frozenset(curves.overlay_bands(frame))
         yield Drawing("overlay", "Overlay over time", text, draw, data, "picture", bands=shown)
-    what = (
-        "The cumulative distribution of the in-degree after the last measured cycle: the share of nodes with at most "
-        "this in-degree, interpolated between the measured quantiles."
-    )
-    degrees = networks.logged_degrees(frame)
-    text = caption(frame, what, who(frame))
-    yield Drawing("degrees", "Degree distribution", text, partial(networks.degrees, frame), degrees)
+
+
+def _degrees(degrees: pd.DataFrame) -> Iterator[Drawing]:
+    found = networks.degree_counts(degrees)
+    if found["curve"].nunique() <= MOST_PANELS:
+        what = "The cumulative distribution of the in-degree: the share of online nodes with at most this in-degree."
+        draw = partial(networks.degrees, degrees)
+        yield Drawing("degrees", "Degree distribution", caption(degrees, what), draw, found, "picture")
+
+
+def _spent(spent: pd.DataFrame) -> Iterator[Drawing]:
+    if (spent["spent"] < float("inf")).any() and (found := distributions.spent_curves(spent))["spent"].nunique() > 1:
+        unit = "nodes" if found["by_node"].all() else "records"
+        what = f"The cumulative distribution of the ε that {unit} have spent by the end of the runs."
+        draw = partial(distributions.spent_by_record, spent)
+        yield Drawing("spent-by-record", "ε spent by record", caption(spent, what), draw, found, "picture")
 
 
 # Over a sweep
@@ -274,7 +288,7 @@ def _times(frame: pd.DataFrame) -> Drawing:
     found = numbers.time_to(frame, thresholds)
     what = "The first measured cycle in which the mean accuracy over nodes reaches the threshold: median over runs."
     some = (
-        "Fractions in brackets state how many runs reach it, if not all do."
+        "Numbers in brackets state how many runs reach it, if not all do."
         if (found["reached"] < found["runs"]).any()
         else ""
     )
@@ -292,6 +306,10 @@ def _followed(nodes: pd.DataFrame) -> Iterator[Drawing]:
         own, _ = networks.one_layer(nodes, layer, "error")
         if own["cycle"].nunique() > 1:
             yield _raster(nodes, own, layer)
+    if learnt["cycle"].nunique() > 1 and distributions.node_errors(nodes)["curve"].nunique() <= MOST_DRAWN:
+        what = "The distribution of the error over all followed nodes with a model, of all runs, with its quartiles."
+        draw, data = partial(distributions.errors, nodes), distributions.node_errors(nodes)
+        yield Drawing("errors", "Errors of nodes", caption(nodes, what), draw, data, "picture")
 
 
 def _raster(nodes: pd.DataFrame, own: pd.DataFrame, layer: str) -> Drawing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
@@ -25,6 +26,8 @@ from golfsim.report.style import (  # fmt: skip
     say,
     short,
     styled,
+    width_of,
+    within,
     within_shares,
 )
 from golfsim.sim.log import note_of
@@ -34,20 +37,56 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Interval = Callable[[Any], tuple[float, float]]
+
 LEGEND_LINE = 0.13  # inches
 LETTERS = 12  # of tick labels per inch
 LARGEST_CELL = 0.62  # inches of a cell's width
+LINE_SHIFT = 0.012  # between lines, as a share of the axis: error bars at one value would hide each other
 BARS = "95 % interval of the mean, {} runs"
-RECOVERY = {"label.linear": "best linear guess", "label.sum": "sign of the sum", "label.base": "largest class"}
 SIZES = ("data.train", "nodes.records", "nodes.number")  # possible horizontal axes of a learning curve
 
 
+def sure(metric: str) -> Interval:
+    """Return the function that computes the 95 % interval of a mean over runs, for `errorbar` of seaborn."""
+    import pandas as pd
+
+    def of(values: Any) -> tuple[float, float]:
+        rows = pd.DataFrame({"value": values, "all": 0})
+        found = numbers.bounded(numbers.interval(rows, ["all"]), metric)
+        return float(found["low"].iloc[0]), float(found["high"].iloc[0])
+
+    return of
+
+
+def ends(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFrame:
+    """Return the metric at the last cycle of each run; the keys must exist."""
+    numbers.refuse_unknown(frame, keys)
+    rows = numbers.rows_of(frame, metric)
+    return numbers.last(rows, str(rows["metric"].iloc[0]))
+
+
 def heatmap(
-    frame: pd.DataFrame, rows: str, columns: str, metric: str = "accuracy", *, figure: Figure | None = None
-) -> Axes:
+    frame: pd.DataFrame, rows: str, columns: str, metric: str = "accuracy",
+    *, figure: Figure | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw the mean of the metric over runs per pair of values, with one panel per combination of the other keys.
 
-    Return the first axes; its figure has all of them.
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    rows, columns : str
+        The keys whose values are the rows and the columns.
+    metric : str
+        The metric, at the last cycle of each run.
+    figure, ax : Figure or Axes, optional
+        The figure, or the axes in whose place, the panels are drawn. Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        The first panel; its figure has all of them.
     """
     parts = numbers.facets(frame, metric, [rows, columns])
     tables = [grid(part, rows, columns, metric) for _, part in parts]
@@ -57,16 +96,22 @@ def heatmap(
         wide = min(PAGE, across * (LARGEST_CELL * max(table.shape[1] for table in tables) + 0.4) + 0.8)
         slanted = max(len(number(value)) for table in tables for value in table.columns)
         tall = down * (0.22 * max(table.shape[0] for table in tables) + 0.4 + 0.045 * min(slanted, 60)) + 0.3
-        axes = panels(figure, down, across, (max(wide, 2.2), tall), sharey=True)
+        axes = panels(figure or within(ax), down, across, (max(wide, 2.2), tall), sharey=True)
         limits = limits_of(tables)
-        for ax, (title, _), table in zip(axes.flat, parts, tables, strict=False):
-            image = _map(ax, table, short(rows) if ax in axes[:, 0] else "", limits)
-            ax.set(title=plain(title), xlabel=short(columns) if _numeric(table.columns) else "")
-        for ax in axes.flat[len(parts) :]:
-            ax.set_visible(False)
+        for ax_, (title, _), table in zip(axes.flat, parts, tables, strict=False):
+            _map(ax_, table, limits)
+            ax_.set(title=plain(title), xlabel=short(columns) if _numeric(table.columns) else "")
+            ax_.set_ylabel(short(rows) if ax_ in axes[:, 0] else "")
+        _hide(axes.flat[len(parts) :])
+        image = axes[0, 0].collections[0]
         axes[0, 0].figure.colorbar(image, ax=axes, label=numbers.label_of(metric), aspect=30, pad=0.02)
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _hide(axes: Any) -> None:
+    for ax in axes:
+        ax.set_visible(False)
 
 
 def grid(frame: pd.DataFrame, rows: str, columns: str, metric: str) -> pd.DataFrame:
@@ -91,26 +136,25 @@ def limits_of(tables: list[pd.DataFrame]) -> tuple[float, float]:
     return (0.0, 1.0) if low >= 0 and high <= 1 and high - low > 0.5 else (low, high if high > low else low + 1)
 
 
-def _map(ax: Axes, table: pd.DataFrame, label: str, limits: tuple[float, float]) -> Any:
+def _map(ax: Axes, table: pd.DataFrame, limits: tuple[float, float]) -> None:
     """Draw one map with its values as text; all maps have the same colour scale."""
+    import seaborn as sns
+
     low, high = limits
-    image = ax.imshow(table.to_numpy(float), cmap=COLOURS, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
     digits = 2 if limits == (0.0, 1.0) else 3
-    for (row, column), value in _cells(table):
-        dark = value - low < (high - low) / 2
-        word = f"{value:.{digits}f}" if abs(value) < 10 else f"{value:.4g}"
-        ax.text(column, row, word, ha="center", va="center", fontsize=6.5, color="w" if dark else "k")
-    ax.set_xticks(range(table.shape[1]), [number(value) for value in table.columns])
-    if max(len(number(value)) for value in table.columns) > 4:
-        ax.tick_params(axis="x", rotation=45)
-        for tick in ax.get_xticklabels():
-            tick.set(ha="right", rotation_mode="anchor")
-    ax.set_yticks(range(table.shape[0]), [number(value) for value in table.index])
-    ax.set_ylabel(label)
-    ax.grid(visible=False)
+    words = table.map(lambda value: f"{value:.{digits}f}" if abs(value) < 10 else f"{value:.4g}")
+    sns.heatmap(
+        table.astype(float), ax=ax, cmap=COLOURS, vmin=low, vmax=high, annot=words, fmt="", cbar=False,
+        annot_kws={"fontsize": 6.5}, xticklabels=list(map(number, table.columns)),
+        yticklabels=list(map(number, table.index)),
+    )  # fmt: skip
+    slant = max(len(number(value)) for value in table.columns) > 4
     ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
-    return image
+    for tick in ax.get_xticklabels():
+        tick.set(rotation=45 if slant else 0, ha="right" if slant else "center", rotation_mode="anchor")
+    for tick in ax.get_yticklabels():
+        tick.set_rotation(0)
+    ax.grid(visible=False)
 
 
 def _cells(table: pd.DataFrame) -> list[tuple[tuple[int, int], float]]:
@@ -124,15 +168,34 @@ def _numeric(values: Any) -> bool:
 
 
 def lines(
-    frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "accuracy", *, figure: Figure | None = None
-) -> Axes:
+    frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "accuracy",
+    *, figure: Figure | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Draw the mean of the metric over runs against a key, with 95 % intervals.
 
-    There is one line per case (or per value of the key `by`), and one panel per combination of the other keys. Return
-    the first axes; its figure has all of them.
+    There is one line per case (or per value of the key `by`), and one panel per combination of the other keys. A line
+    whose runs do not depend on the key, such as a baseline without privacy over ε, is horizontal.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    x : str
+        The key of the horizontal axis; its values must be numbers.
+    by : str, optional
+        The key whose values are lines. Default: the case, if there are several.
+    metric : str
+        The metric, at the last cycle of each run.
+    figure, ax : Figure or Axes, optional
+        The figure, or the axes in whose place, the panels are drawn. Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        The first panel; its figure has all of them.
     """
     by = by or _cases(frame)
-    parts = numbers.facets(frame, metric, [x, by] if by else [x])
+    parts = _panels_of(frame, metric, x, by)
     across = min(len(parts), 3)
     down = -(-len(parts) // across)
     with styled():
@@ -140,16 +203,20 @@ def lines(
         words = [*names.values(), BARS.format(10)]
         width = max(COLUMN, PAGE * across / 3)
         tall = down * 1.9 + 0.3 + 0.15 * lines_of(words, width)
-        axes = panels(figure, down, across, (width, tall), sharey=True)
-        for ax, (title, part) in zip(axes.flat, parts, strict=False):
-            _against(ax, numbers.last_means(part, metric, [by, x] if by else [x]), x, by, names)
-            ax.set(title=plain(title), ylabel=numbers.label_of(metric) if ax in axes[:, 0] else "")
+        axes = panels(figure or within(ax), down, across, (width, tall), sharey=True)
+        for ax_, (title, part) in zip(axes.flat, parts, strict=False):
+            _against(ax_, ends(part, metric, [by, x] if by else [x]), x, by, names, metric)
+            ax_.set(title=plain(title), ylabel=numbers.label_of(metric) if ax_ in axes[:, 0] else "")
         within_shares(axes, metric)
-        for ax in axes.flat[len(parts) :]:
-            ax.set_visible(False)
+        _hide(axes.flat[len(parts) :])
         beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric)], 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _panels_of(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> list[tuple[str, pd.DataFrame]]:
+    """Return the parts of the log for the panels; rows without a value of the key x are in all of them."""
+    return numbers.facets(frame, metric, [x, by] if by else [x])
 
 
 def _cases(frame: pd.DataFrame) -> str | None:
@@ -169,22 +236,99 @@ def _heading(by: str | None, names: dict[Any, str]) -> str:
     return "" if telling else short(str(by))
 
 
-def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None, names: dict[Any, str]) -> None:
-    """Draw lines of means with intervals over a key; infinity is at the right, one step beyond the largest number."""
-    ticks = sorted(float(value) for value in set(means[x]))
-    spots = places(ticks)
+def _against(ax: Axes, rows: pd.DataFrame, x: str, by: str | None, names: dict[Any, str], metric: str) -> None:
+    """Draw lines of means with intervals over a key; infinity is at the right, one step beyond the largest number.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    rows : DataFrame
+        The values at the end of runs, as `ends` returns them.
+    x, by : str
+        The keys of the horizontal axis and of the lines.
+    names : dict
+        The names of the lines by value; their order determines how they look.
+    metric : str
+        The metric, whose intervals may be bounded.
+    """
+    parts = {name: rows[rows[by] == name] if by else rows for name in names}
+    level = {name for name, part in parts.items() if len(part) and is_level(part, x)}
+    if level == {name for name, part in parts.items() if len(part)}:  # nothing depends on the key: points, not levels
+        level = {name for name in level if parts[name][x].isna().all()}
+    ticks = sorted({float(v) for name, part in parts.items() if name not in level for v in part[x]})
+    spots = places(ticks or sorted({float(v) for v in rows[x].dropna()}) or [1.0])
+    log = is_log(spots)
+    drawn = [name for name, part in parts.items() if len(part) and name not in level]
     for place, (name, label) in enumerate(names.items()):
-        curve = (means[means[by] == name] if by else means).astype({x: float}).sort_values(x)
-        if curve.empty:
-            continue
-        how = look(place)
-        at = [spots[value] for value in curve[x]]
-        half = (curve["high"] - curve["mean"]).fillna(0)
-        ax.errorbar(
-            at, curve["mean"], half, ls=how.dash, color=how.colour, marker=how.marker, label=label,
-            capsize=1.5, elinewidth=0.7, ms=3,
-        )  # fmt: skip
-    _scale(ax, ticks, spots, short(x))
+        if name in level:
+            _level(ax, parts[name], place, label, metric)
+        elif name in drawn:
+            shift = (drawn.index(name) - (len(drawn) - 1) / 2) * LINE_SHIFT
+            _line(
+                ax, parts[name], {v: moved(at, spots, shift, log) for v, at in spots.items()}, place, label, x, metric
+            )
+    if ticks:
+        _scale(ax, ticks, spots, short(x))
+    ax.set(xlabel=short(x), ylabel="")
+
+
+def is_level(part: pd.DataFrame, x: str) -> bool:
+    """Return whether the runs of a line do not depend on a key: they do not have it, or each seed has one value."""
+    if part[x].isna().all():
+        return True
+    seed = "seed" if "seed" in part else "run"
+    same = part.groupby(seed, observed=True)["value"].nunique().max() == 1
+    return bool(part[x].nunique() > 1 and same)
+
+
+def _level(ax: Axes, part: pd.DataFrame, place: int, label: str, metric: str) -> None:
+    """Draw a line that does not depend on the key: horizontal, with the interval of its mean as a band."""
+    how, seed = look(place), "seed" if "seed" in part else "run"
+    values = part.drop_duplicates(seed)["value"]
+    low, high = sure(metric)(values)
+    ax.axhline(values.mean(), color=how.colour, ls=how.dash, label=label)
+    if high > low:
+        ax.axhspan(low, high, color=how.colour, alpha=0.15, lw=0)
+
+
+def _line(ax: Axes, part: pd.DataFrame, at: dict[float, float], place: int, label: str, x: str, metric: str) -> None:
+    """Draw one line of means with intervals.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    part : DataFrame
+        The values at the end of the runs of the line.
+    at : dict of float to float
+        The position on the axis by value of the key.
+    place : int
+        The number of the line, which determines its look.
+    label : str
+        Its name.
+    x, metric : str
+        The key of the horizontal axis, and the metric.
+    """
+    import seaborn as sns
+
+    how = look(place)
+    sns.lineplot(
+        data=part.assign(at=part[x].astype(float).map(at).astype(float)), x="at", y="value", errorbar=sure(metric),
+        err_style="bars", err_kws={"capsize": 1.5, "elinewidth": 0.7}, color=how.colour, ls=how.dash,
+        marker=how.marker, markersize=3.5, markeredgewidth=0, label=label, legend=False, ax=ax,
+    )  # fmt: skip
+
+
+def is_log(spots: dict[float, float]) -> bool:
+    """Return whether the axis of these positions is logarithmic: they differ by a factor of eight or more."""
+    return min(spots.values()) > 0 and max(spots.values()) >= 8 * min(spots.values())
+
+
+def moved(at: float, spots: dict[float, float], shift: float, log: bool) -> float:
+    """Return a position moved by a share of the axis."""
+    low, high = min(spots.values()), max(spots.values())
+    return at * (high / low) ** shift if log else at + (high - low) * shift
 
 
 def places(values: list[float]) -> dict[float, float]:
@@ -200,8 +344,7 @@ def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) 
     """Use a logarithmic axis if values differ by a factor of eight or more, with the values as ticks."""
     from matplotlib.ticker import NullLocator
 
-    at = [spots[value] for value in ticks]
-    if min(at) > 0 and max(at) >= 8 * min(at):
+    if is_log(spots):
         ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
     most = max(3, min(9, int(_width(ax) * LETTERS) // (1 + max(len(number(value)) for value in ticks))))
@@ -212,8 +355,8 @@ def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) 
 
 def _width(ax: Axes) -> float:
     """Return the approximate width of a panel in inches."""
-    place, figure = ax.get_subplotspec(), ax.figure
-    return figure.get_figwidth() / (place.get_gridspec().ncols if place is not None else 1)  # type: ignore[union-attr]
+    place = ax.get_subplotspec()
+    return width_of(ax.figure) / (place.get_gridspec().ncols if place is not None else 1)
 
 
 def thinned(ticks: list[float], spots: dict[float, float], log: bool, most: int = 9) -> list[float]:
@@ -252,43 +395,76 @@ def _bars_of(frame: pd.DataFrame, metric: str) -> Any:
 
 def learning_curve(
     frame: pd.DataFrame, x: str | None = None, by: str | None = None, metric: str = "error",
-    *, figure: Figure | None = None,
+    *, figure: Figure | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw the final metric against the amount of training data; by default the size that the sweep varies."""
+    """Draw the final metric against the amount of training data, as `lines` does.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    x : str, optional
+        The key of the size. Default: the size that the sweep varies.
+    by : str, optional
+        The key whose values are lines. Default: the case, if there are several.
+    metric : str
+        The metric, at the last cycle of each run.
+    figure, ax : Figure or Axes, optional
+        The figure, or the axes in whose place, the panels are drawn. Default: a new figure.
+    """
     found = x or next((key for key in SIZES if key in numbers.varied(frame)), None)
     if found is None:
         raise UserError("the sweep varies no size", hint=f"a learning curve needs a sweep over {' or '.join(SIZES)}")
-    return lines(frame, found, by, metric, figure=figure)
+    return lines(frame, found, by, metric, figure=figure, ax=ax)
 
 
 def privacy_utility(
     frame: pd.DataFrame, epsilon: str | None = None, by: str | None = None, metric: str = "accuracy",
-    *, figure: Figure | None = None,
+    *, figure: Figure | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Draw accuracy over ε and, if the attack was measured, the share of recovered labels below.
 
     Values are means over runs with 95 % intervals. There is one line per case (or per value of the key `by`), and one
-    column per combination of the other keys. The dotted line is the share of the largest class. Return the first axes;
-    its figure has all of them.
+    column per combination of the other keys. A line whose runs do not depend on ε, such as a baseline without privacy,
+    is horizontal. The dotted line is the share of the largest class.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    epsilon : str, optional
+        The key of ε. Default: the ε that the sweep varies.
+    by : str, optional
+        The key whose values are lines. Default: the case, if there are several.
+    metric : str
+        The metric of the upper panels, at the last cycle of each run.
+    figure, ax : Figure or Axes, optional
+        The figure, or the axes in whose place, the panels are drawn. Default: a new figure.
+
+    Returns
+    -------
+    Axes
+        The first panel; its figure has all of them.
     """
     x, by = epsilon or epsilon_of(frame), by or _cases(frame)
-    parts = numbers.facets(frame, metric, [x, by] if by else [x])
+    parts = _panels_of(frame, metric, x, by)
     attacked = numbers.has(frame, "label.linear")
     with styled():
         names = _names(numbers.rows_of(frame, metric), by)
         words = [*names.values(), BARS.format(10), "share of the largest class"]
         width = max(COLUMN, min(PAGE, 0.3 + 2.25 * len(parts)))
         tall = (3.2 if attacked else 2.0) + 0.15 * lines_of(words, width)
-        axes = panels(figure, 2 if attacked else 1, len(parts), (width, tall), sharey="row", sharex="col")
+        size, rows = (width, tall), 2 if attacked else 1
+        axes = panels(figure or within(ax), rows, len(parts), size, sharey="row", sharex="col")
         for column, (title, part) in enumerate(parts):
-            _against(axes[0, column], numbers.last_means(part, metric, [by, x] if by else [x]), x, by, names)
+            _against(axes[0, column], ends(part, metric, [by, x] if by else [x]), x, by, names, metric)
             axes[0, column].set(title=plain(title), xlabel="" if attacked else short(x))
             if attacked:
                 _recovery(axes[1, column], part, x, by, names)
         axes[0, 0].set_ylabel(numbers.label_of(metric))
         within_shares(axes[:1], metric)
         if attacked:
-            axes[1, 0].set_ylabel("share of labels recovered")
+            axes[1, 0].set_ylabel("share of labels\nrecovered")
             within_shares(axes[1:], "label.linear")
         handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(attacked)]
         beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
@@ -305,8 +481,7 @@ def epsilon_of(frame: pd.DataFrame) -> str:
 
 
 def _recovery(ax: Axes, part: pd.DataFrame, x: str, by: str | None, names: dict[Any, str]) -> None:
-    keys = [by, x] if by else [x]
-    _against(ax, numbers.interval(numbers.last(part, "label.linear"), keys), x, by, names)
+    _against(ax, numbers.last(part, "label.linear"), x, by, names, "label.linear")
     base = numbers.last(part, "label.base")["value"].mean()
     ax.axhline(base, color=GREY, ls=":", lw=1)
 
@@ -332,13 +507,13 @@ def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "erro
         for place, name in enumerate(names):
             part = means[means[by] == name] if by else means
             shift = (place - (len(names) - 1) / 2) * 0.6 / len(names)
-            _whiskers(ax, part, [values.index(value) + shift for value in part[x]], place, name)
-        ax.set_xticks(range(len(values)), [number(value) for value in values])
+            _spread(ax, part, [values.index(value) + shift for value in part[x]], place, metric)
+        dots = _dots(ax, frame, values, names, x, by, metric)
         ax.set(xlabel=short(x), ylabel=numbers.label_of(metric), xlim=(-0.6, len(values) - 0.4))
         within_shares(ax, metric)
         ax.grid(visible=False, axis="x")
         spread = _spread_bar() if (means["std"] > 0).any() else []
-        legend(ax, [*_dots(ax, names), _bars_of(frame, metric), *spread])
+        legend(ax, [*dots, _bars_of(frame, metric), *spread])
         head(ax, note_of(frame))
     return ax
 
@@ -347,7 +522,7 @@ def spreads(frame: pd.DataFrame, x: str, by: str | None, metric: str) -> pd.Data
     """Return per key values the mean over runs with its interval, and the standard deviation over nodes."""
     keys = [by, x] if by else [x]
     means = numbers.last_means(frame, metric, keys)
-    peers = numbers.interval(numbers.last(frame, f"{metric}.std"), keys)[[*keys, "mean"]]
+    peers = numbers.interval(numbers.last(frame, f"{metric.removesuffix('.mean')}.std"), keys)[[*keys, "mean"]]
     return means.merge(peers.rename(columns={"mean": "std"}), on=keys, how="left")
 
 
@@ -355,21 +530,46 @@ def _sortable(value: Any) -> tuple[bool, Any]:
     return (False, value) if isinstance(value, int | float) else (True, 0)
 
 
-def _whiskers(ax: Axes, part: pd.DataFrame, at: list[float], place: int, name: Any) -> None:
-    how = look(place)
-    ax.errorbar(at, part["mean"], part["std"].fillna(0), ls="", color=how.colour, alpha=0.3, elinewidth=4)
-    ax.errorbar(
-        at, part["mean"], (part["high"] - part["mean"]).fillna(0), ls="", color=how.colour, marker=how.marker,
-        capsize=2, elinewidth=1, label=plain(number(name)),
-    )  # fmt: skip
+def _spread(ax: Axes, part: pd.DataFrame, at: list[float], place: int, metric: str) -> None:
+    """Draw the standard deviation over nodes as light, wide bars, which end at 0 and 1 for shares."""
+    low, high = part["mean"] - part["std"], part["mean"] + part["std"]
+    if numbers.is_share(metric):
+        low, high = low.clip(0, 1), high.clip(0, 1)
+    ax.vlines(at, low, high, color=look(place).colour, alpha=0.3, lw=4)
 
 
-def _dots(ax: Axes, names: list[Any]) -> list[Any]:
+def _dots(
+    ax: Axes, frame: pd.DataFrame, values: list[Any], names: list[Any], x: str, by: str | None, metric: str
+) -> list[Any]:
+    """Draw means with their intervals. Return the entries of the legend, if there are several kinds of points.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    frame : DataFrame
+        The log.
+    values, names : list
+        The values of the keys x and by, in order.
+    x, by, metric : str
+        The keys of the horizontal axis and of the kinds of points, and the metric.
+    """
+    import seaborn as sns
     from matplotlib.lines import Line2D
 
-    looks = [(look(place), name) for place, name in enumerate(names)] if len(names) > 1 else []
+    rows = ends(frame, metric, [by, x] if by else [x])
+    looks = [look(place) for place in range(len(names))]
+    shown = rows.assign(at=rows[x].map(number).astype(str), kind=rows[by].map(number).astype(str) if by else "")
+    sns.pointplot(
+        data=shown, x="at", y="value", hue="kind", order=list(map(number, values)),
+        hue_order=[number(name) for name in names], palette=[how.colour for how in looks],
+        markers=[how.marker for how in looks], linestyle="none", dodge=0.6 * (len(names) - 1) / len(names) or False,
+        errorbar=sure(metric), capsize=0.08, markersize=3.5, err_kws={"linewidth": 1}, legend=False, ax=ax,
+    )  # fmt: skip
+    named = zip(looks, names, strict=True) if len(names) > 1 else ()
     return [
-        Line2D([], [], color=how.colour, marker=how.marker, ls="", label=plain(number(name))) for how, name in looks
+        Line2D([], [], color=how.colour, marker=how.marker, ls="", label=plain(numbers.value_of(by or "", n)))
+        for how, n in named
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.report import numbers
+from golfsim.report.distributions import chosen
 from golfsim.report.style import (  # fmt: skip
     COLOURS,
     COLUMN,
@@ -32,107 +34,140 @@ if TYPE_CHECKING:
     from matplotlib.animation import FuncAnimation
     from matplotlib.axes import Axes
 
-LOGGED = {"min": 0.0, "q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95, "q99": 0.99, "max": 1.0}
 FRAMES = 60  # of an animation
 SEED = 1  # of the positions of nodes
+INNER = (0.02, 0.98)  # quantiles of positions between which a drawing is not compressed
+LEAST_SPREAD = 20  # nodes of which some are outliers
+DEGREE_CYCLES = 4  # that a figure of degrees shows unless cycles are chosen
 
 
-def degrees(frame: pd.DataFrame, cycle: int | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw the cumulative distribution of in-degrees after a cycle (default: the last one).
+def degrees(
+    table: pd.DataFrame, nodes: pd.DataFrame | None = None, cycles: Sequence[int] | None = None,
+    *, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Draw the cumulative distribution of in-degrees after some cycles, over all nodes and runs.
 
-    From a log, the curve joins the measured extremes and quantiles (means over runs) of the online nodes by straight
-    lines. From links it is exact, over all nodes with a link in either direction.
+    Of several cycles, the darker curves are the earlier ones.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The in-degrees, as `golfsim.load_degrees` returns them, or the links, as `golfsim.load_links` returns them.
+    nodes : DataFrame, optional
+        With links: the nodes, as `golfsim.load_nodes` returns them. In-degrees are then those of the online nodes, from
+        other online nodes. Without it, they are those of all nodes that have a link in any cycle.
+    cycles : sequence of int, optional
+        The measured cycles to show. Default: at most four, log-spaced.
+    ax : Axes, optional
+        The axes to draw on. Default: a new figure.
     """
-    exact = "source" in frame
-    found = in_degrees(frame, cycle) if exact else logged_degrees(frame, cycle)
-    names = list(dict.fromkeys(found["curve"]))
+    import seaborn as sns
+
+    found = degree_counts(table, nodes, cycles)
+    names, when = list(dict.fromkeys(found["curve"])), sorted(set(found["cycle"]))
+    shades = sns.color_palette(COLOURS, len(when) + 1)[:-1]  # without yellow, which is hard to see on paper
     with styled():
-        ax = panel(ax, COLUMN, HEIGHT + 0.13 * len(names))
+        words = [f"{name}, cycle {cycle}" for name in names for cycle in when]
+        ax = panel(ax, COLUMN, HEIGHT + 0.13 * len(words))
         for place, name in enumerate(names):
-            curve, how = found[found["curve"] == name], look(place)
-            ax.plot(
-                curve["degree"],
-                curve["share"],
-                ls=how.dash,
-                color=how.colour,
-                marker=None if exact else how.marker,
-                drawstyle="steps-post" if exact else None,
-                label=plain(name),
-            )
+            for later, (shade, cycle) in enumerate(zip(shades, when, strict=True)):
+                own = found[(found["curve"] == name) & (found["cycle"] == cycle)]
+                colour = shade if len(when) > 1 else look(place).colour
+                sns.ecdfplot(
+                    data=own, x="degree", weights="count", color=colour,
+                    ls=look(place if len(names) > 1 else later).dash, legend=False, ax=ax,
+                    label=plain(f"{name}, cycle {cycle}"),
+                )  # fmt: skip
         ax.set(xlabel="in-degree", ylabel="cumulative share of nodes", ylim=(0, 1.02))
         ax.locator_params(axis="x", integer=True)
-        legend(ax, ax.lines[len(ax.lines) - len(names) :])
-        head(ax, note_of(frame))
+        legend(ax, list(ax.lines[len(ax.lines) - len(words) :]))
+        head(ax, note_of(table))
     return ax
 
 
-def logged_degrees(frame: pd.DataFrame, cycle: int | None = None) -> pd.DataFrame:
-    """Return in-degrees by share of nodes, per overlay after a cycle, from the quantiles in a log."""
-    if not numbers.has(frame, "indegree.mean"):
-        raise UserError("no overlay was measured", hint="add overlay = 1 (or “log”) to [observe] and run again")
-    rows = frame[frame["metric"].isin([f"indegree.{name}" for name in LOGGED])]
-    rows = rows[rows["cycle"] == _cycle_of(rows, cycle)]
+def degree_counts(
+    table: pd.DataFrame, nodes: pd.DataFrame | None = None, cycles: Sequence[int] | None = None
+) -> pd.DataFrame:
+    """Return the number of nodes by in-degree, cycle and curve, over all runs."""
+    if "metric" in table:
+        hint = "give golfsim.load_degrees(…) or golfsim.load_links(…)"
+        raise UserError("a log has quantiles of in-degrees only", hint=hint)
+    rows = in_degrees(table, nodes) if "source" in table else table
+    rows = rows[rows["cycle"].isin(chosen(rows, cycles, DEGREE_CYCLES))]
     keys = numbers.keys_of(rows) or ["layer"]
-    found = rows.groupby([*keys, "metric"], observed=True, sort=False, dropna=False)["value"].mean().reset_index()
-    share = found["metric"].astype(str).str.removeprefix("indegree.").map(LOGGED)
-    names = [
-        f"{numbers.named(keys, values)}, cycle {_cycle_of(rows, cycle)}"
-        for values in found[keys].itertuples(index=False)
-    ]
-    found = found.assign(curve=names, share=share, degree=found["value"])
-    return found[["curve", "degree", "share"]].sort_values("share", kind="stable", ignore_index=True)
+    rows = rows.assign(curve=[numbers.named(keys, values) for values in rows[keys].itertuples(index=False)])
+    return rows.groupby(["curve", "cycle", "degree"], sort=False)["count"].sum().reset_index()
 
 
-def in_degrees(links: pd.DataFrame, cycle: int | None = None) -> pd.DataFrame:
-    """Return in-degrees by share of nodes, per overlay after the first cycle and after the given one."""
+def in_degrees(links: pd.DataFrame, nodes: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return the number of nodes by in-degree, per point, run, cycle and overlay, from links.
+
+    With the table of nodes, only online nodes and the links between them count.
+    """
     import pandas as pd
 
+    keys = [*numbers.varied(links), "run"]
     found = []
-    for layer, own in links.groupby("layer", observed=True, sort=False):
-        for when in dict.fromkeys([int(own["cycle"].min()), _cycle_of(own, cycle)]):
-            degree, share = _distribution(own[own["cycle"] == when])
-            found.append(pd.DataFrame({"curve": f"{layer}, cycle {when}", "degree": degree, "share": share}))
+    for values, own in links.groupby(keys, observed=True, sort=False, dropna=False):
+        everyone = np.unique(own[["source", "target"]].to_numpy())
+        there = None if nodes is None else _same(nodes, dict(zip(keys, values, strict=True)))
+        for (layer, cycle), part in own.groupby(["layer", "cycle"], observed=True, sort=False):
+            who = everyone if there is None else _online(there, cycle)
+            alive = part[part["source"].isin(who) & part["target"].isin(who)]
+            counts = np.bincount(np.searchsorted(who, alive["target"]), minlength=who.size)
+            degree, count = np.unique(counts, return_counts=True)
+            about: dict[str, Any] = dict(zip(keys, values, strict=True)) | {"layer": layer, "cycle": cycle}
+            found.append(pd.DataFrame({"degree": degree, "count": count}).assign(**about))
     return pd.concat(found, ignore_index=True)
 
 
-def _distribution(links: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the degrees 0, 1, … and the share of nodes with at most this degree, over all runs."""
-    nodes = {(run, node) for end in ("source", "target") for run, node in zip(links["run"], links[end], strict=True)}
-    counts = links.groupby(["run", "target"], observed=True).size().to_numpy()
-    of = np.bincount(np.concatenate([counts, np.zeros(len(nodes) - counts.size, int)]))
-    return np.arange(of.size), np.cumsum(of) / of.sum()
+def _same(rows: pd.DataFrame, where: dict[str, Any]) -> pd.DataFrame:
+    """Return the rows with these values; NaN equals NaN."""
+    for key, value in where.items():
+        rows = rows[rows[key].isna() if value != value else rows[key] == value]
+    return rows
+
+
+def _online(nodes: pd.DataFrame, cycle: Any) -> NDArray[Any]:
+    return np.unique(nodes.loc[(nodes["cycle"] == cycle) & nodes["online"], "node"].to_numpy())
 
 
 def _cycle_of(rows: pd.DataFrame, cycle: int | None) -> int:
     """Return the given cycle if it was measured; by default the last one."""
-    measured = sorted(set(rows["cycle"].tolist()))
-    if cycle is not None and cycle not in measured:
-        close = min(measured, key=lambda known: abs(known - cycle))
-        raise UserError(f"cycle {cycle} was not measured", hint=f"the nearest measured cycle is {close}")
-    return int(measured[-1] if cycle is None else cycle)
+    return chosen(rows, [cycle])[0] if cycle is not None else int(rows["cycle"].max())
 
 
 def raster(nodes: pd.DataFrame, layer: str | None = None, *, log: bool = True, ax: Axes | None = None) -> Axes:
     """Draw the error of each followed node after each cycle of the first run; grey while it is offline.
 
-    White means that a node is online but has no model to measure.
+    White means that a node is online but has no model to measure. The colours of errors contain no grey.
     """
     own, name = one_layer(nodes, layer, "error")
     table = own.pivot_table(index="node", columns="cycle", values="error", observed=True, dropna=False)
     online = own.pivot_table(index="node", columns="cycle", values="online", observed=True).reindex_like(table)
     with styled():
-        ax = panel(ax, COLUMN, HEIGHT + 0.3)
+        ax = panel(ax, COLUMN, HEIGHT + 0.4)
         edges, rows = between(table.columns.to_numpy(float), log), np.arange(len(table) + 1)
-        off = np.ma.masked_where(online.to_numpy(float) == 1, np.zeros(table.shape))
+        away, values = online.to_numpy(float) != 1, np.ma.masked_invalid(table.to_numpy(float))
+        off = np.ma.masked_where(~away, np.zeros(table.shape))
         ax.pcolormesh(edges, rows, off, cmap=_flat(OFFLINE), rasterized=True)
-        image = ax.pcolormesh(edges, rows, np.ma.masked_invalid(table.to_numpy(float)), cmap=COLOURS, rasterized=True)
+        image = ax.pcolormesh(edges, rows, values, cmap=COLOURS, rasterized=True)
         ax.set_yticks(*_some([str(node) for node in table.index]))
         cycles(ax, log)
         ax.grid(visible=False)
         ax.set_ylabel("node")
         ax.figure.colorbar(image, ax=ax, label=f"error ({plain(name)})", pad=0.02)
+        legend(ax, _states(bool(away.any()), bool((np.ma.getmaskarray(values) & ~away).any())))
         head(ax, note_of(nodes))
     return ax
+
+
+def _states(offline: bool, without: bool) -> list[Any]:
+    """Return the legend entries of cells that have no error."""
+    from matplotlib.patches import Patch
+
+    entries = {("offline", OFFLINE): offline, ("online, no model", "w"): without}
+    return [Patch(fc=colour, ec=GREY, lw=0.4, label=name) for (name, colour), there in entries.items() if there]
 
 
 def one_layer(rows: pd.DataFrame, layer: str | None, needed: str | None = None) -> tuple[pd.DataFrame, str]:
@@ -201,7 +236,15 @@ def drawing(
         scene.draw(ax, when, key=True)
         note = note_of(links)
         ax.set_title(f"{plain_lines(note)}\n{scene.title(when)}" if note else scene.title(when), loc="left", fontsize=7)
+        if scene.offline(when):
+            legend(ax, [_hollow()])
     return ax
+
+
+def _hollow() -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], marker="o", mfc="none", mec="0.6", ls="", label="offline")
 
 
 def animation(
@@ -275,6 +318,10 @@ class Scene:
         count = int((self.links["cycle"] == cycle).sum())
         return f"{plain(self.name)} after cycle {cycle}: {count:,} link{'s' * (count != 1)}"
 
+    def offline(self, cycle: int) -> bool:
+        """Return whether any node is offline after a cycle."""
+        return not self._seen(np.array(sorted(self.place)), cycle)[0].all()
+
     def draw(self, ax: Axes, cycle: int, key: bool = False) -> None:
         """Draw the network after a cycle, in place of the previous drawing."""
         for artist in self._drawn:
@@ -322,14 +369,47 @@ class Scene:
 
 
 def places(links: pd.DataFrame, nodes: pd.DataFrame | None = None) -> dict[int, NDArray[np.float64]]:
-    """Return a position in the plane per node, by a spring layout; a link of more cycles is a stronger spring."""
+    """Return a position in the plane per node, by a spring layout; a link of more cycles is a stronger spring.
+
+    Each connected component has an own layout and a square of an area that is proportional to its number of nodes, so
+    that an isolated node does not compress the drawing of all others.
+    """
     import networkx as nx
 
     times = links.groupby(["source", "target"], observed=True).size().reset_index()
     graph = nx.Graph()
     graph.add_nodes_from(sorted(set(nodes["node"].tolist())) if nodes is not None else [])
     graph.add_weighted_edges_from(times.itertuples(index=False))
-    found = nx.spring_layout(graph, seed=SEED, iterations=100, k=1.6 / max(graph.number_of_nodes(), 1) ** 0.5)
-    at = np.array([found[node] for node in graph.nodes])
-    at = (at - at.min(axis=0)) / np.maximum(np.ptp(at, axis=0), 1e-9)  # fill the complete figure
-    return {int(node): place for node, place in zip(graph.nodes, at, strict=True)}
+    parts = sorted(nx.connected_components(graph), key=lambda part: (-len(part), min(part)))
+    corners = packed([len(part) ** 0.5 for part in parts])
+    found: dict[int, NDArray[np.float64]] = {}
+    for part, (left, bottom) in zip(parts, corners, strict=True):
+        own = graph.subgraph(sorted(part))
+        spots = nx.spring_layout(own, seed=SEED, iterations=100, k=1.6 / len(part) ** 0.5)
+        inner = spread_out(np.array([spots[node] for node in own.nodes]))
+        gap, side = 0.15, len(part) ** 0.5
+        at = np.array([left, bottom]) + gap + inner * max(side - 2 * gap, 0)
+        found |= {int(node): place for node, place in zip(own.nodes, at, strict=True)}
+    every = np.array(list(found.values()))
+    low, size = every.min(axis=0), np.maximum(np.ptp(every, axis=0), 1e-9)  # fill the complete figure
+    return {node: (found[node] - low) / size for node in sorted(found)}
+
+
+def spread_out(at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return positions in the unit square; the outermost ones are moved towards the others."""
+    few = len(at) < LEAST_SPREAD
+    low, high = (at.min(axis=0), at.max(axis=0)) if few else np.quantile(at, INNER, axis=0)
+    inner = (at - low) / np.maximum(high - low, 1e-9)
+    return np.asarray((np.clip(inner, -0.06, 1.06) + 0.06) / 1.12)
+
+
+def packed(sides: list[float]) -> list[tuple[float, float]]:
+    """Return the lower left corners of squares, largest first, in rows of about the same width from top to bottom."""
+    width = max(sides[0], 1.05 * sum(side * side for side in sides) ** 0.5)
+    found, left, top, row = [], 0.0, 0.0, sides[0]
+    for side in sides:
+        if left + side > width + 1e-9:
+            left, top, row = 0.0, top - row, side
+        found.append((left, top - side))
+        left += side
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.columns import ABOUT_LAYERS, COLUMNS
@@ -21,6 +23,7 @@ LABELS = {
     "rms.measured": "error of a histogram (rms)",
     "rms.projected": "error of a projected histogram (rms)",
 }
+BOUNDED = re.compile(r"share of |difference of shares|probability|.* from 0 to 1")  # units of metrics between 0 and 1
 TELLING = ("case", "layer", "results", "measure", "data.set", "data.file")  # keys whose values need no explanation
 CONFIDENCE = 0.95
 LEAST = 3  # runs that an interval needs
@@ -31,9 +34,24 @@ def label_of(metric: str) -> str:
     return LABELS.get(metric, metric.replace("_", " "))
 
 
+def bare(metric: str) -> str:
+    """Return the name of a metric without `.mean`."""
+    return metric.removesuffix(".mean") or metric
+
+
+@cache
+def is_share(metric: str) -> bool:
+    """Return whether a metric is declared as one between 0 and 1."""
+    from golfsim.sim import metric_catalogue
+
+    found = metric_catalogue.find(f"{bare(metric)}.mean") or metric_catalogue.find(metric)
+    return found is not None and BOUNDED.match(found.unit) is not None
+
+
 def varied(frame: pd.DataFrame) -> list[str]:
     """Return the columns by which the points of a sweep differ."""
-    known = (*COLUMNS, *ABOUT_LAYERS, "path", "node", "online", "error", "source", "target")
+    known = (*COLUMNS, *ABOUT_LAYERS, "path", "node", "online", "error", "source", "target", "degree", "spent", "count")
+    known = (*known, "by_node")
     extra = [name for name in frame.columns if name not in known]
     return [name for name in extra if frame[name].nunique(dropna=False) > 1]
 
@@ -114,6 +132,11 @@ def curves(frame: pd.DataFrame, metric: str = "error") -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
+def bounded(found: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return intervals of a metric without values that it cannot have: those of shares end at 0 and 1."""
+    return found.assign(low=found["low"].clip(0, 1), high=found["high"].clip(0, 1)) if is_share(metric) else found
+
+
 def _same(frame: pd.DataFrame, keys: list[str], values: Sequence[Any]) -> pd.DataFrame:
     """Return the rows with these values; NaN equals NaN."""
     for key, value in zip(keys, values, strict=True):
@@ -146,7 +169,7 @@ def last_means(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFram
     """Return the metric at the last cycle, by the given keys: mean over runs, standard error, 95 % interval, runs."""
     refuse_unknown(frame, keys)
     rows_of(frame, metric)
-    return interval(last(frame, f"{metric}.mean"), keys)
+    return bounded(interval(last(frame, f"{metric}.mean"), keys), metric)
 
 
 def refuse_unknown(frame: pd.DataFrame, keys: list[str]) -> None:

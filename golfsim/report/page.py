@@ -87,7 +87,7 @@ def html(
         verdict=verdict.sentence(compared) if compared else "",
         note=note_of(frame),
         promises=sections.guarantees(found, by or (compared.by if compared else sections.usual(keys))),
-        figures=[_shown(d) for d in fitting(frame, found.further("nodes"), found.further("links"))],
+        figures=[_shown(d) for d in fitting(frame, *map(found.further, ("nodes", "links", "degrees", "spent")))],
         finals=last,
         finals_csv=_uri("text/csv", _csv_of(last)),
         cost=cost,

@@ -1,4 +1,4 @@
-"""Read the files of runs: logs, and tables of nodes and links."""
+"""Read the files of runs: logs, and the tables next to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from golfsim.core.columns import COLUMNS
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
 from golfsim.core.paths import text_of
-from golfsim.sim.log import ABOUT, LOG, NOTE, no_such_table, noted
+from golfsim.sim.log import ABOUT, CLASSES, LOG, NOTE, no_such_table, noted
 from golfsim.sim.tables import beside, columns_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,24 @@ def load_links(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
     The columns are run, seed, cycle, layer, source and target, and the additional columns of `load`.
     """
     return _load_further("links", paths, unfinished)
+
+
+def load_degrees(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
+    """Return the in-degrees of the overlays in the runs at or below the paths, over all online nodes.
+
+    The columns are run, seed, cycle, layer, degree and count (the number of online nodes with this in-degree), and the
+    additional columns of `load`. Runs with `overlay` in `[observe]` store them.
+    """
+    return _load_further("degrees", paths, unfinished)
+
+
+def load_spent(*paths: str | Path, unfinished: bool = False) -> pd.DataFrame:
+    """Return the ε that records have spent by the end of the runs at or below the paths.
+
+    The columns are run, seed, cycle, layer, by_node (whether a node is the unit, and not a record), spent, count (the
+    number of records or nodes that have spent this ε), and the additional columns of `load`.
+    """
+    return _load_further("spent", paths, unfinished)
 
 
 def _load_further(name: str, paths: tuple[str | Path, ...], unfinished: bool) -> pd.DataFrame:
@@ -109,7 +127,7 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
     import pandas as pd
     import pyarrow as pa
 
-    pieces, tables, notes = _readable(pieces, list(columns))
+    pieces, tables, notes, classes = _readable(pieces, list(columns))
     sizes = [table.num_rows for table in tables]
     whole: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     words = [column for column in ("layer", "metric") if column in columns]
@@ -123,11 +141,11 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
         else:  # numbers, texts and missing values may occur in one column
             codes, different = pd.factorize(pd.Series(values, dtype=object))
             whole[name] = pd.Categorical.from_codes(codes.repeat(sizes), different.infer_objects())
-    return noted(whole, notes)
+    return noted(whole, notes, classes)
 
 
-def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], list[Any], list[str]]:
-    """Return the pieces that can be read, with rows and notes. A damaged run is named in a warning and left out."""
+def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], list[Any], list[str], list[Sequence[str]]]:
+    """Return the pieces that can be read, with rows, notes and classes. A damaged run is named and left out."""
     found, errors = [], []
     for piece in pieces:
         try:
@@ -138,7 +156,7 @@ def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], lis
         raise errors[0]
     for wrong in errors:
         warnings.warn(f"{wrong.what}; this run is left out, and golfsim run repeats it", stacklevel=4)
-    return [one[0] for one in found], [one[1] for one in found], [one[2] for one in found]
+    return [one[0] for one in found], [one[1] for one in found], [one[2] for one in found], [one[3] for one in found]
 
 
 def _labels(layers: pd.Series, labels: list[Any], sizes: list[int]) -> pd.Series:
@@ -160,8 +178,8 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str]:
-    """Return the rows of a log or of a table next to it, and its note."""
+def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str, list[str]]:
+    """Return the rows of a log or of a table next to it, its note, and the names of its classes."""
     import pyarrow.parquet as pq
 
     expected = about(file.parent).get("sha256", {}).get(file.name)
@@ -179,8 +197,18 @@ def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str]:
         raise UserError(f"{file}: not a golfsim log: {(str(error) or type(error).__name__).splitlines()[0]}") from None
     if wrong:
         raise UserError(f"{file}: not a golfsim log: the column “{wrong[0]}” has another type")
-    note = (table.schema.metadata or {}).get(NOTE.encode(), b"").decode("utf-8", "replace")
-    return table.replace_schema_metadata(None), note
+    stated = table.schema.metadata or {}
+    note = stated.get(NOTE.encode(), b"").decode("utf-8", "replace")
+    return table.replace_schema_metadata(None), note, _classes(stated.get(CLASSES.encode(), b""))
+
+
+def _classes(stated: bytes) -> list[str]:
+    """Return the names of the classes in the metadata of a log; none if they are damaged."""
+    try:
+        found = json.loads(stated.decode("utf-8", "replace") or "[]")
+    except ValueError:
+        return []
+    return [str(name) for name in found] if isinstance(found, list) else []
 
 
 def _fits(column: str, kind: Any) -> bool:
@@ -189,9 +217,9 @@ def _fits(column: str, kind: Any) -> bool:
 
     if column in ("layer", "metric"):
         return bool(types.is_dictionary(kind)) and bool(types.is_string(kind.value_type))
-    if column in ("value", "error"):
+    if column in ("value", "error", "spent"):
         return bool(types.is_float64(kind))
-    return bool(types.is_boolean(kind) if column == "online" else types.is_integer(kind))
+    return bool(types.is_boolean(kind) if column in ("online", "by_node") else types.is_integer(kind))
 
 
 def _point(folder: Path) -> dict[str, Any]:

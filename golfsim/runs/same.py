@@ -11,13 +11,13 @@ from golfsim.core.columns import COLUMNS
 from golfsim.core.words import counted
 from golfsim.runs.logs import Piece, frame_of, further
 from golfsim.runs.results import NOT_POINT, find
-from golfsim.sim.tables import columns_of
+from golfsim.sim.tables import FILES, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAMED = 10  # differences that are listed
-TABLES = ("nodes", "links")
+TABLES = tuple(FILES)
 
 
 def differences(one: Path, other: Path) -> tuple[int, list[str]]:

@@ -19,6 +19,8 @@ FAILURE = "the message of a failure, which may quote records"
 TABLES = {
     "nodes": f"{SEED}; errors of single nodes, computed from their models",
     "links": SEED,
+    "degrees": SEED,
+    "spent": f"{SEED}; how many records spent which ε",
 }
 
 

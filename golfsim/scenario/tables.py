@@ -40,7 +40,7 @@ class ObserveConfig(Settings):
     overlay: Annotated[int, Field(ge=1)] | Literal["log"] | None = Field(
         None,
         description="number of cycles between measurements of the overlays (degrees, clustering, paths, dead links), "
-        "or “log”; default: never",
+        "or “log”; the in-degrees of all online nodes are also stored, in `degrees.parquet`; default: never",
     )
     overlay_nodes: int = Field(
         100,

@@ -29,6 +29,7 @@ class Built(NamedTuple):
     features: tuple[str, ...] = ()
     scaling: tuple[scaling.Step, ...] = ()
     note: str = ""  # a statement that every figure of the data must show
+    classes: tuple[str, ...] = ()
 
 
 def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
@@ -44,7 +45,7 @@ def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
     test = TestSet(data.test_x, data.test_y, len(data.classes))
     observer = Observer(scenario.observe, seed, scenario.cycles, test, raw)
     return Built(
-        world, raw, scenario.stack(seed, raw), observer, data.digest, data.features, data.steps, data.note
+        world, raw, scenario.stack(seed, raw), observer, data.digest, data.features, data.steps, data.note, data.classes
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
 NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
+CLASSES = "golfsim.classes"  # likewise: the names of the classes
 
 
 class Log:
     """The rows of one run, in memory until they are written; `note` is a statement that every figure must show."""
 
-    def __init__(self, run: int, seed: int, note: str = "") -> None:
+    def __init__(self, run: int, seed: int, note: str = "", classes: Sequence[str] = ()) -> None:
         self.run = run
         self.seed = seed
         self.note = note
+        self.classes = list(classes)
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
@@ -40,7 +42,7 @@ class Log:
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""
-        return noted(self._table().to_pandas(), [self.note])
+        return noted(self._table().to_pandas(), [self.note], [self.classes])
 
     def nodes(self) -> pd.DataFrame:
         """Return the states of the followed nodes: cycle, layer, node, online, error."""
@@ -49,6 +51,14 @@ class Log:
     def links(self) -> pd.DataFrame:
         """Return the links of the overlays: cycle, layer, source, target."""
         return self._further("links")
+
+    def degrees(self) -> pd.DataFrame:
+        """Return the in-degrees of the overlays: cycle, layer, degree, count (of online nodes with this in-degree)."""
+        return self._further("degrees")
+
+    def spent(self) -> pd.DataFrame:
+        """Return the ε spent by the end of the run: cycle, layer, by_node, spent, count (of records or nodes)."""
+        return self._further("spent")
 
     def _further(self, name: str) -> pd.DataFrame:
         if name not in self.tables:
@@ -75,6 +85,7 @@ class Log:
 
         folder.mkdir(parents=True, exist_ok=True)
         about_log = {"golfsim.scenario": scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
+        about_log[CLASSES] = json.dumps(self.classes, ensure_ascii=False)
         table = self._table().replace_schema_metadata(about_log)
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))
@@ -96,14 +107,28 @@ class Log:
 
 def no_such_table(name: str) -> UserError:
     """Return the error for runs that have not stored a table."""
-    key = {"nodes": "follow = 100", "links": "draw = true"}[name]
+    if name == "spent":
+        return UserError(
+            "no run here has stored the ε spent by record", hint="complete runs of private layers store it"
+        )
+    key = {"nodes": "follow = 100", "links": "draw = true", "degrees": "overlay = 1"}[name]
     return UserError(f"no run here has stored its {name}", hint=f"add {key} to [observe] and run again")
 
 
-def noted(frame: pd.DataFrame, notes: Iterable[str]) -> pd.DataFrame:
-    """Return the frame with the notes that every figure of it must show, each once."""
+def noted(frame: pd.DataFrame, notes: Iterable[str], classes: Sequence[Sequence[str]] = ()) -> pd.DataFrame:
+    """Return the frame with the notes that every figure of it must show, each once, and the names of its classes.
+
+    Logs whose classes differ have no names in common.
+    """
     frame.attrs[NOTE] = "\n".join(dict.fromkeys(line for note in notes for line in note.splitlines()))
+    if len({tuple(names) for names in classes}) == 1 and classes[0]:
+        frame.attrs[CLASSES] = list(classes[0])
     return frame
+
+
+def classes_of(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the classes, or an empty list if the logs do not state them or differ."""
+    return list(frame.attrs.get(CLASSES, []))
 
 
 def note_of(frame: pd.DataFrame) -> str:

@@ -35,8 +35,14 @@ METRICS = (
     ),
     Metric(
         "roc.at_{share}",
-        "The share of true positives of one node at this share of false positives; with two classes only.",
+        "The share of true positives of one node at this share of false positives, with two classes.",
         "share of positive test records",
+        "up",
+    ),
+    Metric(
+        "roc.class_{c}.at_{share}",
+        "The same for class c against all other classes, with more than two classes.",
+        "share of test records of the class",
         "up",
     ),
 )  # of learning layers, if [observe] asks for them
@@ -75,15 +81,28 @@ def confusion(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) 
 
 
 def roc(scores: NDArray[Any], y: NDArray[np.int32]) -> Metrics:
-    """Return the ROC curve: true positive rates at fixed false positive rates, interpolated between thresholds."""
+    """Return the ROC curve of one node: true positive rates at fixed false positive rates.
+
+    Rates are interpolated between thresholds. With more than two classes there is one curve per class, which compares
+    the class with all others. A class that has no test record, or all of them, has no curve.
+    """
+    models = scores.shape[1]
+    names = ["roc"] if models == 1 else [f"roc.class_{number}" for number in range(models)]
+    found: Metrics = {}
+    for model, name in enumerate(names):
+        rates = _roc(scores[:, model], y == (1 if models == 1 else model))
+        found |= {f"{name}.at_{share:.2f}": float(rate) for share, rate in zip(FALSE_POSITIVES, rates, strict=False)}
+    return found
+
+
+def _roc(scores: NDArray[Any], positive: NDArray[np.bool_]) -> NDArray[np.float64]:
     falling = np.argsort(-scores, kind="stable")
     last = np.append(np.diff(scores[falling]) != 0, True)  # of records with the same score
-    hits = np.append(0, np.cumsum(y[falling] == 1)[last])
-    misses = np.append(0, np.cumsum(y[falling] != 1)[last])
+    hits = np.append(0, np.cumsum(positive[falling])[last])
+    misses = np.append(0, np.cumsum(~positive[falling])[last])
     if not (hits[-1] and misses[-1]):
-        return {}
-    found = np.interp(FALSE_POSITIVES, misses / misses[-1], hits / hits[-1])
-    return {f"roc.at_{share:.2f}": float(value) for share, value in zip(FALSE_POSITIVES, found, strict=True)}
+        return np.empty(0)
+    return np.asarray(np.interp(FALSE_POSITIVES, misses / misses[-1], hits / hits[-1]))
 
 
 def f1(predicted: NDArray[np.int32], y: NDArray[np.int32], classes: int) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.metrics import Metric
 from golfsim.core.threads import in_threads
+from golfsim.privacy.ledger import Ledger
 from golfsim.protocol.checking import check_observed
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
@@ -22,7 +23,7 @@ from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
 from golfsim.sim import attacks, overlay_stats
 from golfsim.sim.invariants import ROOM
 from golfsim.sim.metrics import Metrics, auc, confusion, f1, roc, summary
-from golfsim.sim.tables import WORLD, NodeTable
+from golfsim.sim.tables import FINAL, WORLD, NodeTable
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -114,14 +115,17 @@ class Observer:
             what = f"{world.nodes:,} nodes are too many to draw; at most {MOST_DRAWN} nodes can be drawn"
             raise UserError(what, key="observe.draw", hint="simulate fewer nodes, or use follow = 100 and overlay = 1")
         asked = {"nodes": self._config.draw or self._config.follow is not None, "links": self._config.draw}
+        asked["degrees"] = self._config.overlay is not None
         return {name: NodeTable(name, layers) for name, wanted in asked.items() if wanted}
 
     def fill(self, tables: dict[str, NodeTable], world: World, layers: dict[str, Protocol[Any]]) -> None:
-        """Add the current nodes and links to the tables, if this cycle is measured."""
+        """Add the current nodes, links and in-degrees to the tables, if this cycle is measured."""
         if world.cycle in self._due and "nodes" in tables:
             self._follow(tables["nodes"], world, layers)
         if world.cycle in self._due and "links" in tables:
             self._draw(tables["links"], world, layers)
+        if world.cycle in self._overlay_due and "degrees" in tables:
+            _count_degrees(tables["degrees"], world, layers)
 
     def _follow(self, table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
         nodes = self._followed(world)
@@ -227,9 +231,34 @@ class Observer:
             scores, _ = predict(layer, one, test.x, world.threads)
             if "confusion" in self._config.metrics:
                 found |= confusion(classify(scores)[:, 0], test.y, test.classes)
-            if "roc" in self._config.metrics and test.classes == 2:
-                found |= roc(scores[:, 0, 0], test.y)
+            if "roc" in self._config.metrics:
+                found |= roc(scores[:, 0], test.y)
         return found
+
+
+def _count_degrees(table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
+    """Add the number of online nodes by in-degree, per overlay that stores links."""
+    for name, layer in layers.items():
+        found = overlay_stats.in_degrees(layer, world) if isinstance(layer, Overlay) else None
+        if found is not None:
+            degree, count = np.unique(found, return_counts=True)
+            table.add(world.cycle, name, degree=degree, count=count)
+
+
+def spent_by_unit(world: World, layers: dict[str, Protocol[Any]]) -> NodeTable | None:
+    """Return the number of records (or nodes, where that is the unit) by spent ε; None if no layer spends any.
+
+    The ledgers of a layer add up. A layer whose ledgers count different units has no rows.
+    """
+    table, found = NodeTable(FINAL, list(layers)), False
+    for name, layer in layers.items():
+        ledgers = [ledger for _, ledger in layer.parts(Ledger) if ledger.visits.size]
+        if ledgers and len({ledger.visits.size for ledger in ledgers}) == 1:
+            spent, count = np.unique(sum(ledger.spent() for ledger in ledgers), return_counts=True)
+            by_node = np.full(spent.size, layer.guarantee().unit == "node")
+            table.add(world.cycle, name, spent=spent, count=count, by_node=by_node)
+            found = True
+    return table if found else None
 
 
 @cache

@@ -89,6 +89,15 @@ def measure(overlay: Overlay[Any], world: World, key: np.uint64, sample: int) ->
     )
 
 
+def in_degrees(overlay: Overlay[Any], world: World) -> NDArray[np.int64] | None:
+    """Return the in-degree of each online node among online nodes; None if the overlay stores no links."""
+    links = overlay.links(world)
+    if links is None:
+        return None
+    source = np.repeat(world.online, np.diff(links.indptr))
+    return np.asarray(np.bincount(links.indices[source], minlength=world.nodes)[world.online], np.int64)
+
+
 def undirected(links: csr_array) -> csr_array:
     """Return the graph without directions."""
     both: csr_array = (links + links.T).tocsr()

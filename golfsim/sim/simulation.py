@@ -18,7 +18,9 @@ from golfsim.scenario.model import Scenario
 from golfsim.sim.build import build
 from golfsim.sim.invariants import Watch, check_models
 from golfsim.sim.log import Log
+from golfsim.sim.observers import spent_by_unit
 from golfsim.sim.pipeline import Pipeline
+from golfsim.sim.tables import FINAL
 
 
 class Simulation:
@@ -41,7 +43,7 @@ class Simulation:
         self.world, self.raw, self.layers = built.world, built.raw, built.layers
         self.data_digest, self.features, self.scaling = built.digest, built.features, built.scaling
         self.observer = built.observer
-        self.log = Log(run, self.seed, built.note)
+        self.log = Log(run, self.seed, built.note, built.classes)
         self.log.tables = self.observer.tables(self.world, list(self.layers))
         self.latest: dict[str, dict[str, float]] = {}
         self.world.pipeline = self.pipeline = Pipeline(self.layers.values(), threads)
@@ -99,6 +101,8 @@ class Simulation:
             for layer in self.layers.values():
                 check_layer(layer, world)
         self.finished = self._checked_and_observed(world.cycle >= self.scenario.cycles)
+        if self.finished:
+            self._account()
         if settle:
             pipeline.settle()
 
@@ -124,6 +128,12 @@ class Simulation:
             check_models(world, self.layers)
         return (world.order.size > 0 and due and self._observe()) or last
 
+    def _account(self) -> None:
+        """Store the ε that records or nodes have spent by the end of the run."""
+        found = spent_by_unit(self.world, self.layers)
+        if found is not None:
+            self.log.tables[FINAL] = found
+
     def _observe(self) -> bool:
         self.latest = self.observer.measure(self.world, self.layers)
         self.log.add(self.world.cycle, self.latest)
@@ -142,7 +152,7 @@ class Simulation:
     def _parts(self) -> dict[str, Any]:
         models = {f"churn.{i}": model for i, model in enumerate(self.world.churn)}
         raw = {"raw": self.raw} if self.raw else {}
-        tables = {f"table.{name}": table for name, table in self.log.tables.items()}
+        tables = {f"table.{name}": table for name, table in self.log.tables.items() if name != FINAL}
         layers = {f"layer.{name}": layer for name, layer in self.layers.items()}
         return {"world": self.world} | models | raw | layers | tables
 

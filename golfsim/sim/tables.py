@@ -1,4 +1,4 @@
-"""Tables that a run may write next to its log: the states of single nodes, and the links of overlays."""
+"""Tables that a run may write next to its log: single nodes, links and in-degrees of overlays, spent ε."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ WORLD = "world"  # in place of a layer if no layer learns
 COLUMNS: dict[str, dict[str, type[np.generic]]] = {
     "nodes": {"cycle": np.int32, "layer": np.int32, "node": np.int32, "online": np.bool_, "error": np.float64},
     "links": {"cycle": np.int32, "layer": np.int32, "source": np.int32, "target": np.int32},
+    "degrees": {"cycle": np.int32, "layer": np.int32, "degree": np.int32, "count": np.int64},
+    "spent": {"cycle": np.int32, "layer": np.int32, "by_node": np.bool_, "spent": np.float64, "count": np.int64},
 }
+FINAL = "spent"  # the table that is computed once, at the end of a run, from its state
 FILES = {name: f"{name}.parquet" for name in COLUMNS}
 
 

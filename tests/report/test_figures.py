@@ -352,7 +352,12 @@ def pointed(**columns):
 def heights(ax):
     """The lines of all panels of a figure: name and heights."""
     panels = [panel for panel in ax.figure.axes if panel.get_visible()]
-    return [{bar.get_label(): list(bar.lines[0].get_ydata()) for bar in panel.containers} for panel in panels]
+    return [{line.get_label(): list(line.get_ydata()) for line in named_lines(panel)} for panel in panels]
+
+
+def named_lines(panel):
+    """The lines without error bars, which have no name."""
+    return [line for line in panel.lines if not line.get_label().startswith("_")]
 
 
 def test_only_the_layer_that_is_asked_for_is_drawn():
@@ -388,8 +393,8 @@ def test_a_line_looks_the_same_in_all_panels_and_the_key_names_those_of_all():
     ax = figures.lines(rows.drop(columns="also"), "x", "rule", "error")
     looks = {}
     for panel in ax.figure.axes:
-        for bar in panel.containers:
-            looks.setdefault(bar.get_label(), set()).add(to_rgb(bar.lines[0].get_color()))
+        for line in named_lines(panel):
+            looks.setdefault(line.get_label(), set()).add(to_rgb(line.get_color()))
     assert {name: len(colours) for name, colours in looks.items()} == {"a": 1, "b": 1}
     assert [text.get_text() for text in ax.figure.legends[0].get_texts()][:2] == ["a", "b"]
 

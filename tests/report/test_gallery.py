@@ -38,7 +38,7 @@ def whole():
 
 @pytest.fixture(scope="module")
 def drawings(whole):
-    return fitting(whole.log.frame(), whole.log.nodes(), whole.log.links())
+    return fitting(whole.log.frame(), whole.log.nodes(), whole.log.links(), whole.log.degrees())
 
 
 def test_a_run_with_everything_gets_every_figure_once(drawings):
@@ -50,11 +50,12 @@ def test_a_run_with_everything_gets_every_figure_once(drawings):
         "online",
         "messages",
         "overlay",
-        "degrees",
         "confusion-learning",
         "roc",
         "time-to-accuracy",
+        "degrees",
         "raster-learning",
+        "errors",
         "network-peers",
         "moving-peers",
     ]
@@ -198,3 +199,13 @@ def test_captions_mention_offline_nodes_only_if_there_are_some(drawings):
     for name in ("raster-learning", "network-peers"):
         assert "offline" in away[name]
         assert "offline" not in captions[name]
+
+
+def test_the_epsilon_of_records_is_drawn_where_it_differs():
+    walk = {"name": "walk", "use": "gradient_perturbation", "peers": "peers", "records": "raw", "epsilon": 8.0}
+    run = finished(learning_tree(PEERS, walk | {"schedule": {"kind": "uniform", "visits": 4}}, data=DATA, cycles=40))
+    (drawing,) = (one for one in fitting(run.log.frame(), spent=run.log.spent()) if one.name == "spent-by-record")
+    assert "ε that records have spent" in drawing.caption
+    assert drawing.draw().get_ylabel() == "cumulative share of records"
+    same = finished(learning_tree(PUBLISHED, data=DATA)).log  # every record has spent the same
+    assert "spent-by-record" not in [one.name for one in fitting(same.frame(), spent=same.spent())]

@@ -38,6 +38,11 @@ def log(points, runs=3, layers=("learning",), metrics=("accuracy",), extra=()):
     return pd.DataFrame(rows)
 
 
+def lines_of(ax):
+    """The lines of means, without error bars and horizontal lines."""
+    return [line for line in ax.lines if not str(line.get_label()).startswith("_") and len(line.get_xdata()) > 1]
+
+
 def grid(sets=("a",)):
     values = [(e, b) for e in (1.0, 10.0, math.inf) for b in (1, 5)]
     return [
@@ -52,7 +57,7 @@ def test_a_map_has_the_mean_over_runs_of_the_last_cycle_and_infinity_on_top():
     assert list(table.index) == [math.inf, 10, 1]
     np.testing.assert_allclose(table.to_numpy(), [[0.7, 0.8], [0.5, 0.6], [0.3, 0.4]])
     ax = grids.heatmap(log(grid()), "p.epsilon", "n.batch")
-    np.testing.assert_allclose(ax.images[0].get_array(), table.to_numpy())
+    np.testing.assert_allclose(ax.collections[0].get_array(), table.to_numpy())
     assert [text.get_text() for text in ax.get_yticklabels()] == ["∞", "10", "1"]
     assert sorted(text.get_text() for text in ax.texts) == ["0.30", "0.40", "0.50", "0.60", "0.70", "0.80"]
 
@@ -60,9 +65,9 @@ def test_a_map_has_the_mean_over_runs_of_the_last_cycle_and_infinity_on_top():
 def test_other_keys_and_layers_get_panels_and_are_not_averaged():
     rows = log(grid(sets=("a", "b")), layers=("x", "y"))
     ax = grids.heatmap(rows, "p.epsilon", "n.batch")
-    panels = [panel for panel in ax.figure.axes if panel.images]
+    panels = ax.figure.axes[:4]
     assert [panel.get_title() for panel in panels] == ["x, a", "y, a", "x, b", "y, b"]
-    tops = {panel.get_title(): float(panel.images[0].get_array()[0, 0]) for panel in panels}
+    tops = {panel.get_title(): float(panel.collections[0].get_array()[0, 0]) for panel in panels}
     assert tops["x, a"] == pytest.approx(0.7)
     assert tops["y, a"] == pytest.approx(0.8)
 
@@ -74,8 +79,9 @@ def test_a_cell_without_a_run_stays_empty():
 
 def test_lines_have_the_interval_of_the_mean_and_infinity_a_step_beyond():
     ax = grids.lines(log(grid()), "p.epsilon", "n.batch")
-    line = ax.containers[0].lines[0]
-    np.testing.assert_allclose(line.get_xdata().astype(float), [1, 10, 25])
+    line, other = lines_of(ax)
+    np.testing.assert_allclose(np.sqrt(line.get_xdata() * other.get_xdata()), [1, 10, 25])
+    assert (line.get_xdata() < other.get_xdata()).all()  # so that no error bar hides another one
     np.testing.assert_allclose(line.get_ydata().astype(float), [0.3, 0.5, 0.7])
     (bars,) = ax.containers[0].lines[2]
     half = 4.302652729911275 * 0.01 / math.sqrt(3)
@@ -89,8 +95,8 @@ def test_privacy_and_utility_share_the_axis_of_epsilon():
     ax = grids.privacy_utility(log(grid(), extra=extra), by="n.batch")
     above, beneath = ax.figure.axes
     assert above is ax
-    np.testing.assert_allclose(above.containers[1].lines[0].get_ydata().astype(float), [0.4, 0.6, 0.8])
-    np.testing.assert_allclose(beneath.containers[1].lines[0].get_ydata().astype(float), 0.9)
+    np.testing.assert_allclose(lines_of(above)[1].get_ydata().astype(float), [0.4, 0.6, 0.8])
+    np.testing.assert_allclose(lines_of(beneath)[1].get_ydata().astype(float), 0.9)
     assert beneath.get_xlabel() == "ε"
     assert any(np.allclose(line.get_ydata(), 0.6) and len(line.get_ydata()) == 2 for line in beneath.lines)
     assert len(grids.privacy_utility(log(grid()), by="n.batch").figure.axes) == 1
@@ -100,24 +106,27 @@ def test_cases_are_lines_unless_another_key_is_asked_for():
     rows = log([({"case": case, "p.epsilon": e}, 0.5) for case in ("one", "other") for e in (1.0, 10.0)])
     for ax in (grids.privacy_utility(rows), grids.lines(rows, "p.epsilon")):
         assert len(ax.figure.axes) == 1
-        assert [bars.get_label() for bars in ax.containers] == ["one", "other"]
+        assert [line.get_label() for line in lines_of(ax)] == ["one", "other"]
 
 
 def test_lines_look_as_the_same_curves_do_elsewhere_whatever_else_the_log_holds():
     rows = log([({"p.epsilon": e}, 0.5) for e in (1.0, 10.0)], layers=("x", "y"))
     other = rows.assign(layer="below", metric="sent")
     ax = grids.lines(pd.concat([other, rows]), "p.epsilon", "layer")
-    assert [bars.lines[0].get_color() for bars in ax.containers] == [style.look(0).colour, style.look(1).colour]
+    assert [line.get_color() for line in lines_of(ax)] == [style.look(0).colour, style.look(1).colour]
 
 
-def test_an_axis_of_shares_ends_at_one_even_if_an_interval_exceeds_it():
+def test_an_interval_and_the_axis_of_shares_end_at_one():
     rows = log([({"p.epsilon": e}, 0.98) for e in (1.0, 10.0)])
     rows.loc[rows["run"] == 1, "value"] = 0.2
     ax = grids.lines(rows, "p.epsilon")
     low, high = ax.get_ylim()
     assert -0.05 < low < 0.2
     assert 0.98 < high < 1.05
-    assert ax.containers[0].lines[2][0].get_segments()[0][:, 1].max() > 1.5
+    low, high = ax.containers[0].lines[2][0].get_segments()[0][:, 1]
+    assert (low, high) == (0, 1)
+    counts = rows.assign(metric=rows["metric"].str.replace("accuracy", "age"))
+    assert grids.lines(counts, "p.epsilon", metric="age").containers[0].lines[2][0].get_segments()[0][1, 1] > 1.5
 
 
 def test_without_an_epsilon_in_the_sweep_the_key_is_asked_for():
@@ -131,7 +140,7 @@ def test_without_an_epsilon_in_the_sweep_the_key_is_asked_for():
 def test_a_learning_curve_runs_over_the_size_that_varies():
     rows = log([({"data.train": n}, 1 / n) for n in (10, 100, 1000)], metrics=("error",))
     ax = grids.learning_curve(rows)
-    assert list(ax.containers[0].lines[0].get_xdata()) == [10, 100, 1000]
+    assert list(ax.lines[0].get_xdata()) == [10, 100, 1000]
     assert ax.get_xscale() == "log"
     assert ax.get_ylabel() == "0-1 error on the test set"
 
@@ -146,10 +155,11 @@ def test_bars_have_the_interval_and_the_spread_of_nodes():
     rows = log([({"g.group": g}, 0.1 * g) for g in (10, 2, 5)], layers=("local", "group"), metrics=("error",))
     ax = grids.bars(rows, "g.group")
     assert [text.get_text() for text in ax.get_xticklabels()] == ["2", "5", "10"]
-    spread, mean = ax.containers[:2]
-    assert sorted(mean.lines[0].get_ydata()) == pytest.approx([0.2, 0.5, 1.0])
-    low, high = spread.lines[2][0].get_segments()[0][:, 1]
-    assert (high - low) / 2 == pytest.approx(0.05)
+    means = [line.get_ydata() for line in ax.lines if line.get_marker() == style.look(0).marker]
+    assert sorted(means[0]) == pytest.approx([0.2, 0.5, 1.0])
+    spread = {round(float(part[:, 1].mean()), 3): part[:, 1] for part in ax.collections[0].get_segments()}
+    assert spread[0.2] == pytest.approx([0.15, 0.25])
+    assert spread[0.975] == pytest.approx([0.95, 1])  # a share is at most 1
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts == ["local", "group", "95 % interval of the mean, 3 runs", "± standard deviation over nodes"]
 
@@ -193,10 +203,10 @@ def test_without_a_second_key_bars_and_privacy_have_one_line():
 def test_values_that_lie_close_get_colours_of_their_own_and_a_third_digit():
     close = [({"p.epsilon": e, "n.batch": 1, "data.set": "a"}, v) for e, v in ((1.0, 0.152), (10.0, 0.171))]
     ax = grids.heatmap(log(close, metrics=("error",)), "p.epsilon", "data.set", "error")
-    assert ax.images[0].get_clim() == pytest.approx((0.152, 0.171))
+    assert ax.collections[0].get_clim() == pytest.approx((0.152, 0.171))
     assert sorted(text.get_text() for text in ax.texts) == ["0.152", "0.171"]
     far = grids.heatmap(log([*close, (close[0][0] | {"p.epsilon": 5.0}, 0.9)], runs=1), "p.epsilon", "data.set")
-    assert far.images[0].get_clim() == (0, 1)
+    assert far.collections[0].get_clim() == (0, 1)
 
 
 def test_words_say_what_they_are_values_of():
@@ -226,3 +236,34 @@ def test_a_legend_has_as_many_columns_as_fit():
     assert style.columns_for(names, 7.0) == 3
     assert style.columns_for(names, 4.2) == 2
     assert style.columns_for(names, 3.0) == 1
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_baseline_that_does_not_depend_on_epsilon_is_a_horizontal_line(stated):
+    points = [({"case": "private", "p.epsilon": e}, v) for e, v in ((1.0, 0.5), (10.0, 0.6), (100.0, 0.8))]
+    constant = [1.0, 10.0, 100.0] if stated else [math.nan]
+    points += [({"case": "no privacy", "p.epsilon": e}, 0.9) for e in constant]
+    ax = grids.privacy_utility(log(points), "p.epsilon")
+    level = next(line for line in ax.lines if line.get_label() == "no privacy")
+    np.testing.assert_allclose(level.get_ydata(), [0.9, 0.9])
+    assert list(level.get_xdata()) == [0, 1]  # from one side of the axes to the other
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "10", "100"]
+    names = [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    assert names[:2] == ["private", "no privacy"]
+    low, high = grids.sure("accuracy")([0.89, 0.9, 0.91])
+    band = ax.patches[0].get_extents().transformed(ax.transData.inverted())
+    assert (band.y0, band.y1) == pytest.approx((low, high))
+
+
+def test_a_figure_of_several_panels_fits_into_axes_or_a_figure_of_the_users():
+    rows = log(grid(sets=("a", "b")))
+    figure, (left, right) = mpl.pyplot.subplots(1, 2, figsize=(9, 3))
+    for draw in (lambda ax: grids.heatmap(rows, "p.epsilon", "n.batch", ax=ax),
+                 lambda ax: grids.lines(rows, "p.epsilon", "n.batch", ax=ax)):  # fmt: skip
+        first = draw(left)
+        assert first.figure.figure is figure
+        assert [panel.get_title() for panel in first.figure.axes[:2]] == ["a", "b"]
+    own = mpl.pyplot.figure()
+    assert grids.privacy_utility(rows, by="n.batch", figure=own).figure is own
+    assert right.axison
+    assert not left.axison

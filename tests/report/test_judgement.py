@@ -12,6 +12,7 @@ from helpers import finished, learning_tree
 from golfsim.core.errors import UserError
 from golfsim.report import judgement, numbers, scatter
 from golfsim.scenario.model import Scenario
+from golfsim.sim.log import noted
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,7 @@ def test_a_confusion_matrix_is_the_mean_over_runs_at_the_end():
     assert judgement.confusion_counts(MATRIX).to_numpy().tolist() == [[31, 11], [6, 56]]
     ax = judgement.confusion(MATRIX)
     assert [text.get_text() for text in ax.texts] == ["31", "11", "6", "56"]
-    np.testing.assert_allclose(ax.images[0].get_array(), [[31 / 42, 11 / 42], [6 / 62, 56 / 62]])
+    np.testing.assert_allclose(ax.collections[0].get_array(), [[31 / 42, 11 / 42], [6 / 62, 56 / 62]])
 
 
 def test_points_of_a_sweep_are_not_mixed_in_one_matrix():
@@ -64,6 +65,46 @@ def test_an_roc_curve_is_the_mean_over_runs():
     assert list(guessing.get_ydata()) == [0, 1]
 
 
+def test_a_confusion_matrix_has_the_names_of_the_classes():
+    ax = judgement.confusion(noted(MATRIX.copy(), [], [["mail", "spam"]]))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["mail", "spam"]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["mail", "spam"]
+    stated = judgement.confusion(MATRIX, classes=("no", "yes"))
+    assert [tick.get_text() for tick in stated.get_xticklabels()] == ["no", "yes"]
+    assert [tick.get_text() for tick in judgement.confusion(MATRIX).get_xticklabels()] == ["0", "1"]
+    with pytest.raises(UserError, match="names of 2 classes; got 1"):
+        judgement.confusion(MATRIX, classes=("no",))
+
+
+def many_classes(layers=("learning",)):
+    shares = [(k, x, min(1.0, x + 0.1 * k)) for k in range(3) for x in (0.0, 0.5, 1.0)]
+    parts = [
+        log([(run, 5, f"roc.class_{k}.at_{x:.2f}", v) for run in (1, 2) for k, x, v in shares], layer)
+        for layer in layers
+    ]
+    return noted(pd.concat(parts), [], [["red", "green", "blue"]])
+
+
+def test_several_classes_have_a_curve_each_and_their_mean():
+    *curves, guessing = judgement.roc(many_classes()).lines
+    assert [line.get_label() for line in curves] == ["mean over classes", "red", "green", "blue"]
+    np.testing.assert_allclose(curves[0].get_ydata(), [0.1, 0.6, 1])
+    np.testing.assert_allclose(curves[3].get_ydata(), [0.2, 0.7, 1])
+    assert guessing.get_label() == "random guess"
+
+
+def test_of_several_layers_with_several_classes_only_the_means_are_drawn():
+    *curves, _ = judgement.roc(many_classes(("one", "other"))).lines
+    assert [line.get_label() for line in curves] == ["one, mean over classes", "other, mean over classes"]
+    np.testing.assert_allclose(curves[1].get_ydata(), [0.1, 0.6, 1])
+
+
+def test_a_threshold_that_few_runs_reach_is_reached_later_than_the_last_cycle():
+    rows = accuracies([{1: 0.5, 20: 0.9}, {1: 0.5, 20: 0.6}, {1: 0.5, 20: 0.6}])
+    cells = judgement.time_table(rows, (0.9,)).tables[0].get_celld()
+    assert cells[1, 1].get_text().get_text() == "> 20 (1 of 3 runs)"
+
+
 def accuracies(runs):
     return log([(run, c, "accuracy.mean", v) for run, curve in enumerate(runs, 1) for c, v in curve.items()])
 
@@ -74,10 +115,13 @@ def test_the_time_to_an_accuracy_is_the_median_of_first_cycles():
     assert found["cycle"].tolist() == [10, 20, math.inf]
     assert found["reached"].tolist() == [2, 2, 0]
     assert found.loc[0.7, ["first", "slowest"]].tolist() == [1, 10]
-    words = judgement.time_cells(found.reset_index())
-    assert words.iloc[0].tolist() == ["10 (2/3)", "20 (2/3)", "never"]
+    words = judgement.time_cells(found.reset_index(), 20)
+    assert words.iloc[0].tolist() == ["10 (2 of 3 runs)", "20 (2 of 3 runs)", "never"]
     cells = judgement.time_table(rows, (0.7,)).tables[0].get_celld()
-    assert [cells[0, 1].get_text().get_text(), cells[1, 1].get_text().get_text()] == ["≥ 0.7", "10 (2/3)"]
+    assert [cells[0, 1].get_text().get_text(), cells[1, 1].get_text().get_text()] == [
+        "accuracy ≥ 0.7",
+        "10 (2 of 3 runs)",
+    ]
 
 
 def test_an_error_is_reached_from_above():

@@ -43,27 +43,71 @@ def nodes(cycles=(1, 2)):
     return pd.DataFrame(rows, columns=["run", "seed", "cycle", "layer", "node", "online", "error"])
 
 
-def test_degrees_from_links_are_counted():
-    ax = networks.degrees(links())
-    star, ring = ax.lines
+def cumulated(line):
+    """The share of nodes with at most a degree, by degree."""
+    return {x: y for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True) if np.isfinite(x)}
+
+
+def test_degrees_from_links_are_those_of_all_nodes():
+    star, ring = networks.degrees(links()).lines
     assert [star.get_label(), ring.get_label()] == ["peers, cycle 1", "peers, cycle 2"]
-    assert list(star.get_xdata()) == [0, 1, 2, 3, 4]
-    np.testing.assert_allclose(star.get_ydata(), [0.8, 0.8, 0.8, 0.8, 1])
-    np.testing.assert_allclose(ring.get_ydata(), [0, 1])
+    assert cumulated(star) == pytest.approx({0: 0.8, 4: 1})
+    assert cumulated(ring) == pytest.approx({1: 1})
+    lonely = pd.concat([nodes(), nodes().query("node == 0").assign(node=9)])  # no link in any cycle
+    star, ring = networks.degrees(links(), lonely).lines
+    assert cumulated(star) == pytest.approx({0: 5 / 6, 4: 1})
+    assert cumulated(ring) == pytest.approx({0: 2 / 5, 1: 1})  # node 4 is offline, so that nothing points to node 0
 
 
-def test_degrees_from_a_log_go_through_what_was_measured():
-    values = {"min": 1, "q05": 2, "q25": 3, "q50": 4, "q75": 5, "q95": 6, "q99": 7, "max": 9, "mean": 4}
-    rows = [
-        (1, cycle, "peers", f"indegree.{name}", float(value * cycle))
-        for cycle in (1, 2)
-        for name, value in values.items()
-    ]
-    frame = pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
-    line = networks.degrees(frame).lines[0]
-    assert list(line.get_xdata()) == [2, 4, 6, 8, 10, 12, 14, 18]
-    assert list(line.get_ydata()) == [0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]
-    assert networks.degrees(frame, 1).lines[0].get_xdata()[0] == 1
+def test_counted_degrees_are_summed_over_runs_and_cycles_can_be_chosen():
+    rows = [(run, cycle, "peers", degree, run) for run in (1, 3) for cycle in (1, 5, 9) for degree in (2, cycle + 2)]
+    table = pd.DataFrame(rows, columns=["run", "cycle", "layer", "degree", "count"])
+    (line,) = networks.degrees(table, cycles=[5]).lines
+    assert cumulated(line) == pytest.approx({2: 0.5, 7: 1})
+    found = networks.degree_counts(table[(table["run"] == 1) | (table["degree"] == 2)], cycles=[9])
+    assert found.set_index("degree")["count"].to_dict() == {2: 4, 11: 1}
+    with pytest.raises(UserError, match="quantiles of in-degrees only"):
+        networks.degrees(pd.DataFrame({"metric": ["indegree.mean"]}))
+
+
+def test_overlays_at_one_cycle_differ_in_colour_and_cycles_of_one_overlay_too():
+    both = pd.concat([links(), links().assign(layer="others")])
+    one, other = networks.degrees(both, cycles=[2]).lines
+    assert one.get_color() != other.get_color()
+    early, late = networks.degrees(links()).lines
+    assert early.get_color() != late.get_color()
+
+
+def test_the_colour_of_offline_nodes_does_not_occur_among_those_of_errors():
+    colours = mpl.colormaps[networks.COLOURS](np.linspace(0, 1, 256))[:, :3]
+    assert np.ptp(mpl.colors.to_rgb(networks.OFFLINE)) == 0  # grey
+    assert np.ptp(colours, axis=1).min() > 0.2  # far from any grey
+    texts = networks.raster(nodes()).get_legend().get_texts()
+    assert [text.get_text() for text in texts] == ["offline"]
+
+
+def test_an_isolated_node_does_not_squeeze_the_others():
+    some = np.random.default_rng(1)
+    ends = some.integers(0, 60, (300, 2))
+    table = pd.DataFrame({"source": ends[:, 0], "target": ends[:, 1], "run": 1, "cycle": 1, "layer": "peers"})
+    alone = pd.DataFrame({"node": [*range(60), 99]})
+    found = networks.places(table, alone)
+    inner = np.array([place for node, place in found.items() if node < 60])
+    assert np.ptp(inner, axis=0).min() > 0.85
+    assert inner.min() >= 0
+    assert inner.max() <= 1
+    gap = np.sort(np.linalg.norm(inner[:, None] - inner[None], axis=2), axis=1)[:, 1]
+    assert np.linalg.norm(inner - found[99], axis=1).min() > np.median(gap) / 2
+
+
+def test_two_halves_of_a_partition_get_the_same_area():
+    halves = [(a, a + 1 if a % 10 < 9 else a - 9) for a in range(20)]
+    table = pd.DataFrame(halves, columns=["source", "target"]).assign(run=1, cycle=1, layer="peers")
+    found = networks.places(table)
+    boxes = [np.array([found[node] for node in range(start, start + 10)]) for start in (0, 10)]
+    apart = (boxes[0].min(axis=0) > boxes[1].max(axis=0)) | (boxes[1].min(axis=0) > boxes[0].max(axis=0))
+    assert apart.any()
+    assert np.ptp(boxes[0], axis=0) == pytest.approx(np.ptp(boxes[1], axis=0), rel=0.5)
 
 
 def test_a_cycle_that_was_not_measured_is_reported():

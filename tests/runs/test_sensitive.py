@@ -127,7 +127,7 @@ def test_a_complete_run_holds_no_raw_record_and_lists_all_files_with_its_seed(tm
     batch.run(scenario(tmp_path, CLEAR, NOISY, GOLF, sweep={"clear.norm": ["l1"]}), out, batch.Execution(workers=1))
     (run,) = runs_of(out)
     assert {path.name for path in run.iterdir()} == {
-        "log.parquet", "nodes.parquet", "links.parquet", "scenario.toml", "run.json",
+        "log.parquet", "nodes.parquet", "links.parquet", "spent.parquet", "scenario.toml", "run.json",
     }  # fmt: skip
     assert holding(out, records) == set()
     seeded = with_seed(out)

@@ -84,11 +84,23 @@ def test_the_confusion_matrix_is_that_of_scikit_learn(case):
             assert found[f"confusion.actual_{actual}.predicted_{guess}"] == count
 
 
+def test_each_of_several_classes_has_an_roc_curve_against_all_others(rng):
+    scores, y = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
+    found = roc(scores, y)
+    for number in range(3):
+        own = roc(scores[:, number : number + 1], (y == number).astype(int))
+        assert len(own) == 21
+        assert {f"roc.class_{number}.{name.removeprefix('roc.')}": value for name, value in own.items()}.items() <= (
+            found.items()
+        )
+    assert len(roc(scores, np.where(y == 2, 1, y))) == 2 * 21  # no test record has the class 2
+
+
 @given(CASES)
 def test_the_roc_curve_is_that_of_scikit_learn(case):
     scores, y, _ = some_scores(case)
     y = y % 2
-    found = roc(scores[:, 0, 0], y)
+    found = roc(scores[:, 0, :1], y)
     if y.min() == y.max():
         assert found == {}
         return
@@ -173,7 +185,8 @@ def test_the_chosen_node_is_measured_whether_it_was_drawn_or_not(rng, classes):
     for node in range(12):
         found, layer, test = measured(rng, classes, ("confusion", "roc"), nodes=2, node=node)
         scores = layer.scores(np.flatnonzero(label == node), test.x)[:, 0]
-        expected = confusion(classify(scores), test.y, classes) | (roc(scores[:, 0], test.y) if classes == 2 else {})
+        expected = confusion(classify(scores), test.y, classes) | roc(scores, test.y)
+        assert len([name for name in expected if name.startswith("roc")]) == 21 * (1 if classes == 2 else 3)
         one = {name: value for name, value in found["learning"].items() if name.startswith(("confusion", "roc"))}
         assert one == expected
 

@@ -10,10 +10,11 @@ from golfsim.protocol.learner import classify
 from golfsim.runs import cluster, single
 from golfsim.scenario.model import Scenario
 from golfsim.sim import checkpoint
-from golfsim.sim.log import note_of
+from golfsim.sim.log import classes_of, note_of
 
 PEERS = {"name": "peers", "use": "newscast", "view": 4}
 LEARNING = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}
+DATA = {"set": "random", "train": 80, "test": 30, "scale": ["minmax", "l1"]}
 CHURN = {"kind": "rate", "leave": 0.2, "rejoin": 0.4}
 
 
@@ -156,3 +157,65 @@ def test_what_is_loaded_is_what_was_kept_with_its_note(tmp_path):
 def test_a_cluster_sends_the_tables_back():
     assert {"nodes.parquet", "links.parquet"} < set(cluster.KEPT)
     assert cluster.KEPT[-1] == "run.json"
+
+
+BUDGET = {"name": "walk", "use": "gradient_perturbation", "peers": "peers", "records": "raw", "epsilon": 8.0}
+VISITS = {"schedule": {"kind": "uniform", "visits": 4}}
+
+
+def test_the_epsilon_of_every_record_is_stored_once_at_the_end(tmp_path):
+    scenario = Scenario.of(learning_tree(PEERS, BUDGET | VISITS, cycles=40, data=DATA), HERE)
+    run = golfsim.Simulation(scenario)
+    for _ in run:
+        pass
+    frame, ledger = run.log.spent(), run.layer("walk").ledger
+    assert frame["cycle"].unique().tolist() == [40]
+    found = dict(zip(frame["spent"], frame["count"], strict=True))
+    assert found == {2.0 * k: int((ledger.visits == k).sum()) for k in range(5) if (ledger.visits == k).any()}
+    assert len(found) > 2
+    assert frame["count"].sum() == 80
+    assert not frame["by_node"].any()
+    assert not [name for name in run.state() if "spent" in name]  # it follows from the ledger
+    golfsim.run(scenario, tmp_path)
+    stored = golfsim.load_spent(tmp_path)
+    assert stored[frame.columns.tolist()].to_dict("list") == frame.to_dict("list")
+
+
+def test_ledgers_of_one_layer_add_up_and_a_run_without_a_budget_has_no_table():
+    chosen = {"name": "local", "use": "regularised_erm", "epsilon": 2.0, "lambda": "private", "lambda_epsilon": 1.0}
+    noisy = chosen | {"noise": "output", "loss": "logistic"}
+    run = finished(learning_tree(noisy, cycles=2, data=DATA, nodes={"records": 20}))
+    frame = run.log.spent()
+    assert frame["spent"].max() == pytest.approx(run.latest["local"]["spent.max"])
+    weighted = (frame["spent"] * frame["count"]).sum() / frame["count"].sum()
+    assert weighted == pytest.approx(run.latest["local"]["spent.mean"])
+    with pytest.raises(UserError, match="spent by record"):
+        finished(followed()).log.spent()
+
+
+def test_in_degrees_of_all_online_nodes_are_counted_when_overlays_are_measured(tmp_path):
+    run = finished(followed(overlay=2, draw=True))
+    degrees, links = run.log.degrees(), run.log.links()
+    online = run.log.nodes().query("online").groupby("cycle")["node"].apply(set)
+    for cycle, part in degrees.groupby("cycle"):
+        here = links[links["cycle"] == cycle]
+        alive = here[here["source"].isin(online[cycle]) & here["target"].isin(online[cycle])]
+        counts = alive.groupby("target").size().reindex(sorted(online[cycle]), fill_value=0)
+        assert dict(zip(part["degree"], part["count"], strict=True)) == counts.value_counts().to_dict()
+    assert degrees["cycle"].unique().tolist() == [2, 4, 6, 8]
+    frame = run.log.frame()
+    mean = frame[(frame["metric"] == "indegree.mean") & (frame["cycle"] == 8)]["value"].item()
+    last = degrees[degrees["cycle"] == 8]
+    assert (last["degree"] * last["count"]).sum() / last["count"].sum() == pytest.approx(mean)
+
+
+def test_a_log_states_the_names_of_its_classes(tmp_path):
+    iris = {"set": "segmentation", "train": 80, "test": 30, "scale": ["minmax"]}
+    scenario = Scenario.of(learning_tree(PEERS, LEARNING, cycles=2, data=iris), HERE)
+    names = classes_of(golfsim.run(scenario, tmp_path))
+    assert len(names) > 2
+    assert names == classes_of(golfsim.load(tmp_path))
+    assert names == classes_of(finished(learning_tree(PEERS, LEARNING, cycles=2, data=iris)).log.frame())
+    other = Scenario.of(learning_tree(PEERS, LEARNING, cycles=2, name="other"), HERE)
+    golfsim.run(other, tmp_path / "other")
+    assert classes_of(golfsim.load(tmp_path)) == []  # they differ

@@ -118,7 +118,7 @@ def perform(language, block, folder, names):
             run(command, printed, folder)
     elif language == "pycon":
         talk(block, names)
-    elif language == "python":
+    elif language in ("python", "{code-cell}"):
         code = compile(block, "a block of the page", "exec")
         if not block.startswith("# not run here"):
             exec(code, names)
@@ -126,7 +126,7 @@ def perform(language, block, folder, names):
 
 @needs_jit
 @pytest.mark.slow
-@pages_with("console", "python", "pycon")
+@pages_with("console", "python", "pycon", "{code-cell}")
 def test_the_examples_of_a_page_do_what_it_says(page, tmp_path, monkeypatch):
     found = blocks(page)
     assert found
@@ -214,3 +214,10 @@ def test_everything_on_the_api_page_has_an_example():
         f"plot.{name}" for name in golfsim.plot.__all__
     }
     assert [name for name in sorted(names) if not re.search(rf"\bgolfsim\.{name}\b", examples)] == []
+
+
+def test_the_gallery_has_the_code_of_every_figure():
+    import golfsim
+
+    code = "".join(block for language, block in blocks(ROOT / "docs" / "gallery.md") if language == "{code-cell}")
+    assert [name for name in golfsim.plot.__all__ if f"golfsim.plot.{name}(" not in code] == []

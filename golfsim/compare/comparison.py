@@ -181,13 +181,22 @@ def compare(
     baseline : str, optional
         The strategy with which all others are compared, e.g. one without privacy. Default: all pairs are compared.
     """
+    by, name, keys, found = matched(frame, by, metric, layer, baseline)
+    return _compared(found, keys, Question(by, name, better or direction(name), target, baseline))
+
+
+def matched(
+    frame: pd.DataFrame, by: str | None, metric: str, layer: str | Sequence[str] | None, baseline: str | None
+) -> tuple[str, str, tuple[str, ...], Shared]:
+    """Return the key of strategies, the complete name of the metric, the keys of blocks, and the matched curves.
+
+    The parameters are those of `compare`.
+    """
     layers = [layer] if isinstance(layer, str) else list(layer or ())
     frame = shown(frame, metric) if not layers else shown(frame.drop(columns="judged", errors="ignore"), metric)
     rows, name = rows_of(frame, metric, layers)
     by = by or default_by(rows)
-    found = shared(every_curve(frame, rows, name, by), baseline)
-    asked = Question(by, name, better or direction(name), target, baseline)
-    return _compared(found, tuple(block_keys(rows, by)), asked)
+    return by, name, tuple(block_keys(rows, by)), shared(every_curve(frame, rows, name, by), baseline)
 
 
 def costs(frame: pd.DataFrame, target: float, by: str = "layer", metric: str = "accuracy") -> tuple[Cost, ...]:

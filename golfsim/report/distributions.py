@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from golfsim.compare import compare
+from golfsim.compare.comparison import compare, matched
 from golfsim.compare.paired import Numbers, interval
-from golfsim.compare.strategies import curves_of, last, rows_of
+from golfsim.compare.strategies import last
 from golfsim.core.errors import UserError, nearest
 from golfsim.report import numbers
 from golfsim.report.style import (  # fmt: skip
@@ -128,20 +128,15 @@ def paired(
     """
     import pandas as pd
 
-    found = compare(frame, by, metric, layer)
-    if baseline is not None and baseline not in found.strategies:
-        raise UserError(f"there is no strategy “{baseline}”", hint=nearest(baseline, found.strategies))
-    rows, name = rows_of(frame, metric, layer)
-    curves, _ = curves_of(frame, rows, name, found.by)
+    found = compare(frame, by, metric, layer, baseline=baseline)
+    curves = matched(frame, by, metric, layer, baseline)[-1].curves
     tables = []
     for test in found.pairs:
-        one, other = (test.other, test.one) if test.one == baseline else (test.one, test.other)
-        if baseline in (None, other):
-            left, right = curves[one, test.block], curves[other, test.block]
-            seeds = sorted(set(left) & set(right))
-            values: Numbers = np.array([last(left[seed]) - last(right[seed]) for seed in seeds])
-            about = {"one": one, "other": other, "pair": f"{_brief(one)}\n− {_brief(other)}"}
-            tables.append(pd.DataFrame({"seed": seeds, "difference": values, "block": _brief(test.block)} | about))
+        left, right = curves[test.one, test.block], curves[test.other, test.block]
+        seeds = sorted(set(left) & set(right))
+        values: Numbers = np.array([last(left[seed]) - last(right[seed]) for seed in seeds])
+        about = {"one": test.one, "other": test.other, "pair": f"{_brief(test.one)}\n− {_brief(test.other)}"}
+        tables.append(pd.DataFrame({"seed": seeds, "difference": values, "block": _brief(test.block)} | about))
     return pd.concat(tables, ignore_index=True)
 
 

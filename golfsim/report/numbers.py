@@ -24,6 +24,7 @@ LABELS = {
     "rms.projected": "error of a projected histogram (rms)",
 }
 BOUNDED = re.compile(r"share of |difference of shares|probability|.* from 0 to 1")  # units of metrics between 0 and 1
+OTHER_COLUMNS = ("path", "node", "online", "error", "source", "target", "degree", "spent", "count", "by_node")
 TELLING = ("case", "layer", "results", "measure", "data.set", "data.file")  # keys whose values need no explanation
 CONFIDENCE = 0.95
 LEAST = 3  # runs that an interval needs
@@ -50,8 +51,7 @@ def is_share(metric: str) -> bool:
 
 def varied(frame: pd.DataFrame) -> list[str]:
     """Return the columns by which the points of a sweep differ."""
-    known = (*COLUMNS, *ABOUT_LAYERS, "path", "node", "online", "error", "source", "target", "degree", "spent", "count")
-    known = (*known, "by_node")
+    known = {*COLUMNS, *ABOUT_LAYERS, *OTHER_COLUMNS}
     extra = [name for name in frame.columns if name not in known]
     return [name for name in extra if frame[name].nunique(dropna=False) > 1]
 

@@ -13,11 +13,14 @@ import numpy as np
 
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
-from golfsim.sim.log import ABOUT, COLUMNS, LOG, NOTE, no_such_table, noted
+from golfsim.sim import events
+from golfsim.sim.log import ABOUT, COLUMNS, LOG, NOTE, TEXT, no_such_table, noted
 from golfsim.sim.tables import beside, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NOT_POINT = ("path", "run", "seed")  # values of a piece that do not belong to its point of a sweep
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
     import pandas as pd
     import pyarrow as pa
 
-    pieces, tables, notes = _readable(pieces, list(columns))
+    pieces, tables, notes, happened = _readable(pieces, list(columns))
     sizes = [table.num_rows for table in tables]
     whole: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     words = [column for column in ("layer", "metric") if column in columns]
@@ -116,11 +119,17 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
         else:  # numbers, texts and missing values may occur in one column
             codes, different = pd.factorize(pd.Series(values, dtype=object))
             whole[name] = pd.Categorical.from_codes(codes.repeat(sizes), different.infer_objects())
-    return noted(whole, notes)
+    points = [{key: value for key, value in piece.values.items() if key not in NOT_POINT} for piece in pieces]
+    return events.marked(noted(whole, notes), zip(points, happened, strict=True))
 
 
-def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], list[Any], list[str]]:
-    """Return the pieces that can be read, with rows and notes. A damaged run is named in a warning and left out."""
+def _readable(
+    pieces: list[Piece], columns: list[str]
+) -> tuple[list[Piece], list[Any], list[str], list[list[events.Event]]]:
+    """Return the pieces that can be read, with rows, notes and events.
+
+    A damaged run is named in a warning and left out.
+    """
     found, errors = [], []
     for piece in pieces:
         try:
@@ -131,7 +140,8 @@ def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], lis
         raise errors[0]
     for wrong in errors:
         warnings.warn(f"{wrong.what}; this run is left out, and golfsim run repeats it", stacklevel=4)
-    return [one[0] for one in found], [one[1] for one in found], [one[2] for one in found]
+    readable, tables, notes, happened = zip(*found, strict=True)
+    return list(readable), list(tables), list(notes), list(happened)
 
 
 def _plain(value: Any) -> Any:
@@ -139,8 +149,8 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str]:
-    """Return the rows of a log or of a table next to it, and its note."""
+def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str, list[events.Event]]:
+    """Return the rows of a log or of a table next to it, its note, and the events of its scenario."""
     import pyarrow.parquet as pq
 
     expected = about(file.parent).get("sha256", {}).get(file.name)
@@ -158,8 +168,10 @@ def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str]:
         raise UserError(f"{file}: not a golfsim log: {(str(error) or type(error).__name__).splitlines()[0]}") from None
     if wrong:
         raise UserError(f"{file}: not a golfsim log: the column “{wrong[0]}” has another type")
-    note = (table.schema.metadata or {}).get(NOTE.encode(), b"").decode("utf-8", "replace")
-    return table.replace_schema_metadata(None), note
+    note, scenario = (
+        (table.schema.metadata or {}).get(name.encode(), b"").decode("utf-8", "replace") for name in (NOTE, TEXT)
+    )
+    return table.replace_schema_metadata(None), note, events.of_text(scenario)
 
 
 def _fits(column: str, kind: Any) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
-from golfsim.runs.logs import Piece, about, frame_of, further, pieces_of
+from golfsim.runs.logs import NOT_POINT, Piece, about, frame_of, further, pieces_of
 from golfsim.sim.log import SCENARIO
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 RESULTS = "results"  # the column that distinguishes folders
 DATA = ("data.set", "data.file")  # keys that state the training data
-NOT_POINT = ("path", "run", "seed")
 
 
 @dataclass(frozen=True)

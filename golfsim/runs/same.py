@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.words import counted
-from golfsim.runs.logs import Piece, frame_of, further
-from golfsim.runs.results import NOT_POINT, find
+from golfsim.runs.logs import NOT_POINT, Piece, frame_of, further
+from golfsim.runs.results import find
 from golfsim.sim.log import COLUMNS
 from golfsim.sim.tables import columns_of
 

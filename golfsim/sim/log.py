@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum, write_whole
+from golfsim.sim.events import Event, marked
 from golfsim.sim.tables import NodeTable, beside
 
 if TYPE_CHECKING:
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
 
 COLUMNS = ("run", "seed", "cycle", "layer", "metric", "value")
 LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
+TEXT = "golfsim.scenario"  # in the metadata of a log: the scenario as run
 NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
 
 
 class Log:
     """The rows of one run, in memory until they are written; `note` is a statement that every figure must show."""
 
-    def __init__(self, run: int, seed: int, note: str = "") -> None:
+    def __init__(self, run: int, seed: int, note: str = "", events: list[Event] | None = None) -> None:
         self.run = run
         self.seed = seed
         self.note = note
+        self.events = events or []  # that figures mark
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
@@ -40,7 +43,7 @@ class Log:
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""
-        return noted(self._table().to_pandas(), [self.note])
+        return marked(noted(self._table().to_pandas(), [self.note]), [({}, self.events)])
 
     def nodes(self) -> pd.DataFrame:
         """Return the states of the followed nodes: cycle, layer, node, online, error."""
@@ -74,7 +77,7 @@ class Log:
         import pyarrow.parquet as pq
 
         folder.mkdir(parents=True, exist_ok=True)
-        about_log = {"golfsim.scenario": scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
+        about_log = {TEXT: scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
         table = self._table().replace_schema_metadata(about_log)
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))
         write_whole(folder / LOG, lambda path: pq.write_table(table, path, compression="zstd"))

@@ -14,6 +14,7 @@ from golfsim.protocol.base import Protocol
 from golfsim.protocol.checking import check_layer, check_state
 from golfsim.scenario.model import Scenario
 from golfsim.sim.build import build
+from golfsim.sim.events import of_scenario
 from golfsim.sim.invariants import Watch, check_models
 from golfsim.sim.log import Log
 from golfsim.sim.pipeline import Pipeline
@@ -39,7 +40,7 @@ class Simulation:
         self.world, self.raw, self.layers = built.world, built.raw, built.layers
         self.data_digest, self.features, self.scaling = built.digest, built.features, built.scaling
         self.observer = built.observer
-        self.log = Log(run, self.seed, built.note)
+        self.log = Log(run, self.seed, built.note, of_scenario(scenario))
         self.log.tables = self.observer.tables(self.world, list(self.layers))
         self.latest: dict[str, dict[str, float]] = {}
         self.world.pipeline = self.pipeline = Pipeline(self.layers.values(), threads)

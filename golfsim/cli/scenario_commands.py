@@ -45,6 +45,7 @@ def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
     """Check a file. Return whether it is fine; if not, all problems and the page of the manual about them."""
     from golfsim.runs import single
     from golfsim.scenario import sweep
+    from golfsim.sim import plot_check
 
     try:
         scenario = loaded(file, [], allow_code)
@@ -52,6 +53,7 @@ def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
             print(*single.code_notes(path), sep="\n", file=sys.stderr)
         with single.telling(scenario):
             points = sweep.points(scenario)
+            plot_check.check(scenario)
             notes = _check_data([point.scenario for point in points]) if data else []
             return {"file": str(file), "fine": True, "points": len(points), "notes": notes}
     except UserError as error:

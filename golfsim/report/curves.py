@@ -269,7 +269,7 @@ def spent(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> A
 
 def spent_curves(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the curves of the ε that records have spent: the mean over records, and the maximum if it differs."""
-    mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
+    mean, most = (numbers.curves(frame, f"spent.{name}") for name in ("mean", "max"))
     same = mean["mean"].equals(most["mean"])
     return {"mean over records": mean} | ({} if same else {"maximum": most})
 
@@ -300,7 +300,7 @@ def sending(frame: pd.DataFrame) -> pd.DataFrame:
 
 def online(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
     """Draw the number of nodes online, as mean over runs."""
-    return _over_time(frame, {"": numbers.plain_metric(frame, "online")}, "nodes online", log, ax)
+    return _over_time(frame, {"": numbers.curves(frame, "online")}, "nodes online", log, ax)
 
 
 def _over_time(frame: pd.DataFrame, found: dict[str, pd.DataFrame], label: str, log: bool, ax: Axes | None) -> Axes:
@@ -405,7 +405,7 @@ def overlay_numbers(frame: pd.DataFrame) -> pd.DataFrame:
 
     found = [numbers.curves(frame, "indegree").assign(what=OVERLAY["indegree"])]
     plain = [name for name in OVERLAY if name != "indegree" and numbers.has(frame, name)]
-    found += [numbers.plain_metric(frame, name).assign(what=OVERLAY[name]) for name in plain]
+    found += [numbers.curves(frame, name).assign(what=OVERLAY[name]) for name in plain]
     return pd.concat(found, ignore_index=True)
 
 
@@ -425,7 +425,7 @@ def overlay_parts(frame: pd.DataFrame) -> list[str]:
 
 def overlay_bands(frame: pd.DataFrame) -> set[str]:
     """Return which bands the panels of `overlay` have."""
-    rest = [numbers.plain_metric(frame, name) for name in overlay_parts(frame) if name != "indegree"]
+    rest = [numbers.curves(frame, name) for name in overlay_parts(frame) if name != "indegree"]
     found = _degrees(frame)
     return bands(found) | (intervals(*rest) if rest else set())
 
@@ -441,7 +441,7 @@ def _overlay_panel(ax: Axes, frame: pd.DataFrame, name: str, log: bool) -> None:
         draw_curves(ax, _degrees(frame), OVERLAY[name], log)
         _ground(ax)
         return
-    found = numbers.plain_metric(frame, name)
+    found = numbers.curves(frame, name)
     _lines(ax, found, list(dict.fromkeys(found["curve"])), thin=False)
     cycles(ax, log)
     ax.set_ylabel(OVERLAY[name])

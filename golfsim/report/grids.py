@@ -179,9 +179,8 @@ def _against(ax: Axes, means: pd.DataFrame, x: str, by: str | None, names: dict[
             continue
         how = look(place)
         at = [spots[value] for value in curve[x]]
-        half = (curve["high"] - curve["mean"]).fillna(0)
         ax.errorbar(
-            at, curve["mean"], half, ls=how.dash, color=how.colour, marker=how.marker, label=label,
+            at, curve["mean"], numbers.halves(curve), ls=how.dash, color=how.colour, marker=how.marker, label=label,
             capsize=1.5, elinewidth=0.7, ms=3,
         )  # fmt: skip
     _scale(ax, ticks, spots, short(x))
@@ -359,7 +358,7 @@ def _whiskers(ax: Axes, part: pd.DataFrame, at: list[float], place: int, name: A
     how = look(place)
     ax.errorbar(at, part["mean"], part["std"].fillna(0), ls="", color=how.colour, alpha=0.3, elinewidth=4)
     ax.errorbar(
-        at, part["mean"], (part["high"] - part["mean"]).fillna(0), ls="", color=how.colour, marker=how.marker,
+        at, part["mean"], numbers.halves(part), ls="", color=how.colour, marker=how.marker,
         capsize=2, elinewidth=1, label=plain(number(name)),
     )  # fmt: skip
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from golfsim.core.errors import UserError
+from golfsim.report.numbers import is_share
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -37,6 +40,8 @@ STYLE: Any = {
     "grid.linewidth": 0.6,
     "svg.fonttype": "none",
     "svg.hashsalt": "golfsim",
+    "pdf.fonttype": 42,  # fonts are embedded as TrueType: publishers refuse the default, Type 3
+    "ps.fonttype": 42,
     "savefig.dpi": 300,
 }
 # Okabe & Ito, without yellow, which is hard to see on paper; green is late, since some readers confuse it with blue
@@ -46,9 +51,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 COLOURS = "cividis"  # of maps: monotonic in lightness, so that grey print preserves the order
 GREY = "0.35"
 OFFLINE = "0.85"
+GRID = "make them with plt.subplots or figure.add_subplot"
 NOTE_STYLE: Any = {"fontsize": 7, "color": GREY, "wrap": True}
 KEYS = {"nodes.number": "nodes", "nodes.records": "records per node", "data.train": "training records"}
-SHARES = ("error", "voted_error", "accuracy", "auc", "f1", "label.linear")  # metrics between 0 and 1
+FORMATS = ("png", "svg", "pdf")
 SHARE_MARGIN = 0.03
 LONGEST = 44  # letters of a label: what fits into a column of a paper
 
@@ -78,10 +84,41 @@ def styled() -> Iterator[None]:
 
 
 def panel(ax: Axes | None, width: float = COLUMN, height: float = HEIGHT) -> Axes:
-    """Return the given axes, or those of a new figure."""
+    """Return the given axes in our style, or those of a new figure."""
     import matplotlib.pyplot as plt
 
-    return plt.subplots(figsize=(width, height), layout="constrained")[1] if ax is None else ax
+    return plt.subplots(figsize=(width, height), layout="constrained")[1] if ax is None else _dressed(ax)
+
+
+def _dressed(ax: Axes) -> Axes:
+    """Give axes of the user's own our fonts, lines and grid, and a layout in which a legend below them finds room."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[:].set_linewidth(STYLE["axes.linewidth"])
+    ax.tick_params(labelsize=STYLE["xtick.labelsize"])
+    for text, key in ((ax.xaxis.label, "axes.labelsize"), (ax.yaxis.label, "axes.labelsize"), (ax.title, "font.size")):
+        text.set_fontsize(STYLE[key])
+    ax.grid(visible=True, alpha=STYLE["grid.alpha"], linewidth=STYLE["grid.linewidth"])
+    ax.set_axisbelow(True)
+    _lay_out(ax)
+    return ax
+
+
+def _lay_out(ax: Axes) -> None:
+    figure: Any = ax.figure
+    if figure.get_layout_engine() is None and ax.get_subplotspec() is not None:
+        figure.figure.set_layout_engine("constrained")
+
+
+def within(ax: Axes | None) -> Any:
+    """Return a figure in the place of axes of the user's own, for several panels; the axes become invisible."""
+    if ax is None:
+        return None
+    place, figure = ax.get_subplotspec(), ax.figure
+    if place is None:
+        raise UserError("these axes have no place in a grid, which a figure of several panels needs", hint=GRID)
+    _lay_out(ax)
+    ax.set_axis_off()
+    return figure.add_subfigure(place)
 
 
 def panels(figure: Figure | None, rows: int, columns: int, size: tuple[float, float], **how: Any) -> Any:
@@ -91,6 +128,11 @@ def panels(figure: Figure | None, rows: int, columns: int, size: tuple[float, fl
     if figure is None:
         figure = plt.figure(figsize=size, layout="constrained")
     return figure.subplots(rows, columns, squeeze=False, **how)
+
+
+def width_of(figure: Any) -> float:
+    """Return the width of a figure, or of a part of one, in inches."""
+    return float(figure.bbox.width / figure.figure.dpi)
 
 
 def plain(text: Any) -> str:
@@ -132,16 +174,25 @@ def head(ax: Axes, note: str) -> None:
 
 
 def legend(ax: Axes, handles: list[Any], columns: int | None = None) -> None:
-    """Draw a legend below the axes and their labels, where it hides nothing."""
+    """Draw a legend below the axes and their labels, where it hides nothing; inside axes that no layout moves."""
     from matplotlib.transforms import ScaledTranslation
 
     figure: Any = ax.figure
     words = [str(handle.get_label()) for handle in handles]
+    if ax.get_subplotspec() is None:
+        ax.legend(handles, [shown(word) for word in words], loc="best", frameon=True)
+        return
     below = ax.transAxes + ScaledTranslation(0, -0.42, figure.dpi_scale_trans)
     ax.legend(
         handles, [shown(word) for word in words], loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
-        borderaxespad=0, borderpad=0, ncols=columns or columns_for(words, figure.get_figwidth() - 0.5),
+        borderaxespad=0, borderpad=0, ncols=columns or columns_for(words, _room_below(ax)),
     )  # fmt: skip
+
+
+def _room_below(ax: Axes) -> float:
+    """Return how wide a legend below axes can be, in inches."""
+    place: Any = ax.get_subplotspec()
+    return float(width_of(ax.figure) * len(place.colspan) / place.get_gridspec().ncols - 0.5)
 
 
 def columns_for(words: list[str], inches: float, most: int = 4) -> int:
@@ -167,15 +218,15 @@ def shown(word: str) -> str:
 def beneath(figure: Figure, handles: list[Any], most: int = 4, title: str = "") -> None:
     """Draw a legend for all panels, below them."""
     words = [str(handle.get_label()) for handle in handles]
-    columns = columns_for(words, figure.get_figwidth(), most)
+    columns = columns_for(words, width_of(figure), most)
     figure.legend(
         handles, [shown(word) for word in words], loc="outside lower center", ncols=columns, title=title or None
     )
 
 
 def within_shares(axes: Any, metric: str) -> None:
-    """Limit an axis of shares to 0 and 1: the interval of a few runs may exceed them, no value does."""
-    for ax in np.ravel(axes) if metric in SHARES else ():
+    """Limit an axis of shares to 0 and 1."""
+    for ax in np.ravel(axes) if is_share(metric) else ():
         low, high = ax.get_ylim()
         ax.set_ylim(max(low, -SHARE_MARGIN), min(high, 1 + SHARE_MARGIN))
 
@@ -209,13 +260,18 @@ def thousands(value: float, largest: float | None = None) -> str:
 
 
 def save(ax: Axes, folder: Path, name: str) -> list[Path]:
-    """Write the figure of the axes as PNG and SVG and close it."""
+    """Write the figure of the axes as PNG, SVG and PDF, and close it."""
+    return saved(ax, [folder / f"{name}.{kind}" for kind in FORMATS])
+
+
+def saved(ax: Axes, paths: list[Path]) -> list[Path]:
+    """Write the figure of the axes to files, in the formats of their endings, and close it."""
     import matplotlib.pyplot as plt
 
-    figure: Any = ax.figure
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    figure: Any = ax.figure.figure
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same figure gives the same bytes
     with styled():
         for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+            figure.savefig(path, metadata=dates.get(path.suffix))
     plt.close(figure)
     return paths

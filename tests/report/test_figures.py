@@ -105,7 +105,44 @@ def test_another_metric_can_be_drawn_and_without_quantiles():
 def test_a_metric_that_no_layer_has_is_reported():
     with pytest.raises(UserError, match="no layer has the metric “eror”") as caught:
         figures.convergence(frame("learning"), "eror")
-    assert caught.value.hint == "did you mean “error”?"
+    assert caught.value.hint == "did you mean “error”? valid: error, online"
+
+
+def one_number(metric, runs=3):
+    """A log with one number per layer and cycle, as an author's own protocol has it."""
+    rows = [(run, cycle, "mine", metric, run / cycle) for run in range(1, runs + 1) for cycle in CYCLES]
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
+
+
+@pytest.mark.parametrize("name", ["weight", "weight.mean", "links.dead"])
+@pytest.mark.parametrize("asked", ["{}", "{}.mean"])
+def test_a_metric_of_the_authors_own_is_drawn_with_or_without_mean_in_its_name(name, asked):
+    ax = figures.convergence(one_number(name), asked.format(name.removesuffix(".mean")))
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [2 / cycle for cycle in CYCLES])
+    assert ax.get_ylabel() == {"links.dead": "share of dead links"}.get(name, "weight")
+
+
+@pytest.mark.parametrize("asked", ["weight", "weight.mean"])
+def test_such_a_metric_is_drawn_over_a_sweep_as_well(asked):
+    rows = pd.concat([one_number("weight").assign(size=size) for size in (1, 2)], ignore_index=True)
+    lines = figures.lines(rows, "size", metric=asked).lines
+    np.testing.assert_allclose(np.asarray(lines[0].get_ydata(), float), [2 / 1000, 2 / 1000])
+
+
+def test_the_plot_of_a_scenario_has_the_stated_metric_and_layer_also_over_cycles():
+    rows = pd.concat([frame("a", "b", metric=metric) for metric in ("error", "accuracy")])
+    ax = figures.of(PlotConfig(metric="accuracy", layer="b"), rows)
+    assert ax.get_ylabel() == "accuracy"
+    assert [line.get_label() for line in ax.lines] == ["b"]
+    assert figures.of(PlotConfig(), rows).get_ylabel() == "0-1 error on the test set"
+
+
+def test_without_an_error_the_plot_is_that_of_the_overlay_or_of_the_first_own_metric():
+    sent = one_number("messages.sent").assign(value=1.0)
+    dead = one_number("links.dead")
+    assert figures.of(PlotConfig(), pd.concat([sent, dead])).get_ylabel() == "share of dead links"
+    assert figures.of(PlotConfig(), pd.concat([sent, one_number("weight")])).get_ylabel() == "weight"
+    assert figures.of(PlotConfig(), sent).get_ylabel() == "messages per cycle"
 
 
 def test_axes_of_the_users_own_are_drawn_into():
@@ -130,14 +167,14 @@ def test_nothing_global_is_altered(tmp_path):
     pd.testing.assert_frame_equal(rows, untouched)
 
 
-def test_png_and_svg_are_written_and_the_svg_is_the_same_each_time(tmp_path):
+def test_png_svg_and_pdf_are_written_and_the_same_each_time(tmp_path):
     first, second = (figures.save(figures.convergence(frame("a", "b")), tmp_path, name) for name in ("one", "two"))
-    assert [path.name for path in first] == ["one.png", "one.svg"]
+    assert [path.name for path in first] == ["one.png", "one.svg", "one.pdf"]
     assert first[0].read_bytes().startswith(b"\x89PNG")
     svg = first[1].read_text(encoding="utf-8")
     assert "<svg" in svg
     assert ">cycle<" in svg
-    assert svg == second[1].read_text(encoding="utf-8")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 def test_bands_that_would_hide_each_other_are_left_out():

@@ -163,17 +163,22 @@ def curves(frame: pd.DataFrame, metric: str = "error", keys: list[str] | None = 
     import pandas as pd
 
     keys = _telling(rows_of(frame, metric), keys)
-    rows, name = per_curve(frame, metric, keys), bare(logged(frame, metric))
-    found = bounded(interval(rows, ["curve", "cycle"]), name)
-    order = {curve: place for place, curve in enumerate(dict.fromkeys(rows["curve"]))}
-    found = found.sort_values(["curve", "cycle"], key=lambda v: v.map(order) if v.name == "curve" else v)
+    found, name = means(per_curve(frame, metric, keys)), bare(logged(frame, metric))
     where = pd.MultiIndex.from_frame(found[["curve", "cycle"]])
     for part in ("q05", "q95"):
         spread = frame[frame["metric"] == f"{name}.{part}"]
         if len(spread):
             named_ = spread.assign(curve=_names(spread, keys))
             found[part] = named_.groupby(["curve", "cycle"], observed=True)["value"].mean().reindex(where).to_numpy()
-    return found.reset_index(drop=True)
+    return found
+
+
+def means(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over runs by curve and cycle, with its interval, of rows with the name of their curve."""
+    found = bounded(interval(rows, ["curve", "cycle"]), str(rows["metric"].iloc[0]))
+    order = {curve: place for place, curve in enumerate(dict.fromkeys(rows["curve"]))}
+    by = lambda column: column.map(order) if column.name == "curve" else column  # noqa: E731 - the order of the log
+    return found.sort_values(["curve", "cycle"], key=by, ignore_index=True)
 
 
 def per_curve(frame: pd.DataFrame, metric: str, keys: list[str] | None = None) -> pd.DataFrame:
@@ -225,6 +230,18 @@ def interval(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def halves(found: pd.DataFrame) -> list[pd.Series[float]]:
     """Return how far intervals extend below and above the mean; 0 where there is no interval."""
     return [(found["mean"] - found["low"]).fillna(0), (found["high"] - found["mean"]).fillna(0)]
+
+
+def student(values: pd.Series[float], share: bool = False) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of some runs, as `interval` does; within 0 and 1 for a share."""
+    from scipy.special import stdtrit
+
+    if len(values) < LEAST:
+        return float("nan"), float("nan")
+    mean, error = float(values.mean()), float(values.std()) / len(values) ** 0.5
+    half = error * float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    low, high = (max(0.0, mean - half), min(1.0, mean + half)) if share else (mean - half, mean + half)
+    return min(low, mean), max(high, mean)
 
 
 def last(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -279,12 +296,12 @@ def _part(frame: pd.DataFrame, metric: str, where: dict[str, Any]) -> pd.DataFra
 
 
 def rates(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the increase of a counter per cycle, since the previous measured cycle or since the beginning."""
+    """Return the increase of a counter per cycle, since the previous measured cycle or the beginning, per curve."""
     rows = frame[frame["metric"] == metric].copy()
     groups = rows.groupby([*varied(rows), "layer", "run"], observed=True, dropna=False)
     added = rows["value"] - groups["value"].shift(fill_value=0.0)
     rows["value"] = added / (rows["cycle"] - groups["cycle"].shift(fill_value=0))
-    return curves(rows, metric)
+    return per_curve(rows, metric)
 
 
 def time_to(

@@ -40,6 +40,7 @@ STYLE: Any = {
     "grid.linewidth": 0.6,
     "svg.fonttype": "none",
     "svg.hashsalt": "golfsim",
+    "hatch.linewidth": 0.6,
     "pdf.fonttype": 42,  # fonts are embedded as TrueType: publishers refuse the default, Type 3
     "ps.fonttype": 42,
     "savefig.dpi": 300,

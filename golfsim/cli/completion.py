@@ -12,6 +12,45 @@ from golfsim.cli import manual
 from golfsim.core.paths import shipped, shipped_scenarios
 
 TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "settings", "scenarios", "metrics")
+FIGURES = (
+    "convergence",
+    "heatmap",
+    "lines",
+    "bars",
+    "privacy-utility",
+    "learning-curve",
+    "messages",
+    "online",
+    "overlay",
+    "spent",
+    "degrees",
+    "confusion",
+    "roc",
+    "time-to-accuracy",
+)  # fmt: skip - of `golfsim plot`
+FORMATS, WIDTHS = ("png", "svg", "pdf"), ("column", "page")
+METRICS = (
+    "accuracy",
+    "age",
+    "auc",
+    "bytes.sent",
+    "clustering",
+    "components",
+    "degree",
+    "error",
+    "f1",
+    "indegree",
+    "label.linear",
+    "links.dead",
+    "membership.advantage",
+    "messages.lost",
+    "messages.sent",
+    "online",
+    "path_length",
+    "spent.max",
+    "spent.mean",
+    "voted_error",
+)  # fmt: skip - frequent ones; those of a protocol are known only after it is loaded
 KINDS = ("plain", "overlay", "learner")  # of protocols that `golfsim new` writes; the first is the default
 
 
@@ -63,6 +102,26 @@ def sets(incomplete: str) -> list[str]:
 def kinds(incomplete: str) -> list[str]:
     """Return the kinds of protocols that `golfsim new` writes."""
     return _beginning(incomplete, KINDS)
+
+
+def figures(incomplete: str) -> list[str]:
+    """Return the kinds of figures that `golfsim plot` draws."""
+    return _beginning(incomplete, FIGURES)
+
+
+def formats(incomplete: str) -> list[str]:
+    """Return the formats of figures."""
+    return _beginning(incomplete, FORMATS)
+
+
+def widths(incomplete: str) -> list[str]:
+    """Return the widths of figures."""
+    return _beginning(incomplete, WIDTHS)
+
+
+def metrics(incomplete: str) -> list[str]:
+    """Return the most frequent metrics."""
+    return _beginning(incomplete, METRICS)
 
 
 def pages(incomplete: str) -> list[str]:

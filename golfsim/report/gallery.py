@@ -201,7 +201,13 @@ def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawin
             if numbers.has(frame, "label.linear")
             else ""
         )
-        text = caption(frame, what, beneath, who(frame, of_nodes=True), bars(found))
+        members = (
+            "The membership advantage is the true positive rate minus the false positive rate of an attacker who "
+            "separates training from test records; 0 is guessing."
+            if numbers.has(frame, "membership.advantage")
+            else ""
+        )
+        text = caption(frame, what, beneath, members, who(frame, of_nodes=True), bars(found))
         draw = partial(grids.privacy_utility, frame, x, by, metric)
         return Drawing("privacy-utility", "Privacy and utility", text, draw, found, "picture")
     if x in grids.SIZES:

@@ -103,6 +103,15 @@ def test_attacks_on_members_are_drawn_over_cycles_as_those_on_labels():
     assert names[:3] == ["convergence", "convergence-label.linear", "convergence-membership.advantage"]
 
 
+def test_attacks_on_members_are_below_the_accuracy_over_epsilon():
+    layers = [PEERS, PUBLISHED, LEARNING | {"records": "published"}]
+    how = {"observe": {"every": 6, "attacks": ["label", "membership"]}, "sweep": {"published.epsilon": [1.0, 10.0]}}
+    found = {d.name: d for d in fitting(single.run(Scenario.of(learning_tree(*layers, data=DATA, **how), HERE)))}
+    assert "membership advantage" in found["privacy-utility"].caption
+    labels = [ax.get_ylabel() for ax in found["privacy-utility"].draw().figure.axes]
+    assert labels == ["accuracy", "share of labels recovered", "membership advantage"]
+
+
 def test_every_figure_and_caption_has_the_note(drawings, whole):
     frames = [
         noted(table.copy(), ["stand-in for other data"])

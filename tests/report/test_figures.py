@@ -496,10 +496,11 @@ def test_the_drawn_interval_is_that_of_the_numbers():
 
 
 def test_a_curve_has_one_name_and_colour_in_all_panels_also_where_others_are_missing():
-    a = frame("one", "two").assign(case="x")
-    ax = curves.small_multiples(pd.concat([a, frame("two").assign(case="y")], ignore_index=True), "case")
+    points = [("x", 1.0), ("x", 2.0), ("y", 2.0)]
+    rows = pd.concat([frame("a").assign(case=case, epsilon=e) for case, e in points], ignore_index=True)
+    ax = curves.small_multiples(rows, "case")
     first, second = (panel for panel in ax.figure.axes if panel.get_visible())
-    assert [line.get_label() for line in second.lines] == ["two"]
+    assert [line.get_label() for line in second.lines] == ["ε = 2"]
     assert to_rgb(second.lines[0].get_color()) == to_rgb(first.lines[1].get_color())
 
 

@@ -131,7 +131,7 @@ def _means(ax: Axes, rows: pd.DataFrame, names: list[str], intervals: bool, thin
         how, points = look(names.index(name)), len(line.get_xdata())  # type: ignore[arg-type]
         line.set(label=plain(name), linestyle=":" if thin else how.dash, linewidth=0.8 if thin else 1.3)
         if points == 1 or len(names) > len(DASHES):  # dashes alone do not distinguish the curves
-            line.set(marker=how.marker, markevery=max(1, points // 8))
+            line.set(marker=how.marker, markevery=max(1, points // 8), markeredgecolor=how.colour)
 
 
 def _bars(ax: Axes, found: pd.DataFrame, names: list[str]) -> None:
@@ -165,11 +165,12 @@ def bands(found: pd.DataFrame) -> set[str]:
 
 
 def _hidden(found: pd.DataFrame, low: str, high: str) -> float:
-    """Return the share of cycles, over pairs of curves, in which the band of one contains the mean of the other."""
+    """Return the share of pairs of a cycle and another curve that the band of one curve contains, at its largest."""
     columns = ["cycle", "curve", "mean", low, high]
     pairs = found[columns].merge(found[["cycle", "curve", "mean"]], on="cycle", suffixes=("", "_of_other"))
     pairs = pairs[pairs["curve"] != pairs["curve_of_other"]]
-    return float(pairs["mean_of_other"].between(pairs[low], pairs[high]).mean()) if len(pairs) else 0.0
+    inside = pairs["mean_of_other"].between(pairs[low], pairs[high])
+    return float(inside.groupby(pairs["curve"], observed=True).mean().max()) if len(pairs) else 0.0
 
 
 def _ground(ax: Axes) -> None:

@@ -18,6 +18,24 @@ from golfsim.core.paths import scenario_file, shipped, shipped_scenarios, unread
 from golfsim.core.tables import flat
 
 TOPICS = ("protocols", "datasets", "learners", "churn", "splits", "sizes", "settings", "scenarios", "metrics")
+FIGURES = (
+    "convergence",
+    "heatmap",
+    "lines",
+    "bars",
+    "privacy-utility",
+    "learning-curve",
+    "messages",
+    "online",
+    "overlay",
+    "spent",
+    "degrees",
+    "confusion",
+    "roc",
+    "time-to-accuracy",
+)  # fmt: skip - of `golfsim plot`
+FORMATS, WIDTHS = ("png", "svg", "pdf"), ("column", "page")
+# fmt: skip - frequent ones; those of a protocol are known only after it is loaded
 KINDS = ("plain", "overlay", "learner")  # of protocols that `golfsim new` writes; the first is the default
 
 
@@ -120,6 +138,21 @@ def _logged(folder: Path) -> set[str]:
 def kinds(incomplete: str) -> list[str]:
     """Return the kinds of protocols that `golfsim new` writes."""
     return _beginning(incomplete, KINDS)
+
+
+def figures(incomplete: str) -> list[str]:
+    """Return the kinds of figures that `golfsim plot` draws."""
+    return _beginning(incomplete, FIGURES)
+
+
+def formats(incomplete: str) -> list[str]:
+    """Return the formats of figures."""
+    return _beginning(incomplete, FORMATS)
+
+
+def widths(incomplete: str) -> list[str]:
+    """Return the widths of figures."""
+    return _beginning(incomplete, WIDTHS)
 
 
 def pages(incomplete: str) -> list[str]:

@@ -69,9 +69,10 @@ def run(
     """
     if debug or paranoid:
         _check_indices(debug)
-    from golfsim.runs import batch, progress
+    from golfsim.runs import batch, progress, single
     from golfsim.runs.interrupt import listening
     from golfsim.scenario.model import Scenario
+    from golfsim.sim import plot_check
 
     scenario = Scenario.load(file, set_, allow_code=allow_code)
     folder = out or Path("results") / file.stem
@@ -82,6 +83,8 @@ def run(
         return show(estimate.of(scenario, folder, how), json_, estimate.text)
     if json_:
         raise UserError("--json requires --dry-run", hint="golfsim status DIR --json shows the state of all runs")
+    with single.telling(scenario):
+        plot_check.check(scenario)
     _import_meanwhile(scenario.plot)
     with listening() as interrupt:
         made = batch.run(scenario, folder, how, progress.for_this_output(), interrupt)
@@ -111,7 +114,7 @@ def _import_meanwhile(plot: PlotConfig) -> None:
 
     def imports() -> None:
         with suppress(Exception):  # the error is reported when the module is used
-            for name in ("pandas", "golfsim.report.figures", "matplotlib.pyplot", "scipy.special"):
+            for name in ("pandas", "golfsim.report.figures", "matplotlib.pyplot", "scipy.special", "seaborn"):
                 importlib.import_module(name)
 
     if plot.kind != "none":
@@ -127,7 +130,7 @@ def _nothing_to_do(runs: int, figure: Path | None) -> str:
 def _draw(scenario: Scenario, frame: pd.DataFrame, folder: Path) -> Path | None:
     """Draw the figure of a scenario and return its file, or None if there is nothing to draw."""
     plot = scenario.plot
-    if plot.kind != "none" and (frame["metric"] == "error.mean").any():
+    if plot.kind != "none":
         from golfsim.report import figures
 
         with writing(folder):

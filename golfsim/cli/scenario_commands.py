@@ -46,6 +46,7 @@ def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
     from golfsim.compare.planning import too_few_runs
     from golfsim.runs import single
     from golfsim.scenario import sweep
+    from golfsim.sim import plot_check
 
     try:
         scenario = loaded(file, [], allow_code)
@@ -53,6 +54,7 @@ def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
             print(*single.code_notes(path), sep="\n", file=sys.stderr)
         with single.telling(scenario):
             points = sweep.points(scenario)
+            plot_check.check(scenario)
             notes = _check_data([point.scenario for point in points]) if data else []
             notes += [note] if (note := too_few_runs(points)) else []
             return {"file": str(file), "fine": True, "points": len(points), "notes": notes}

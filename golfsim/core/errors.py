@@ -53,3 +53,11 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     if close is not None:
         return f"did you mean “{close}”?"
     return "valid: " + ", ".join(valid) if 0 < len(valid) <= FEW else ""
+
+
+def listed(word: str, valid: Iterable[str]) -> str:
+    """Return a hint with all valid words, after the one most similar to `word` if there is one."""
+    valid = list(valid)
+    close = closest(word, valid)
+    every = "valid: " + ", ".join(valid) if valid else ""
+    return f"did you mean “{close}”? {every}" if close is not None else every

@@ -41,6 +41,7 @@ def bands(found: pd.DataFrame, shown: Collection[str]) -> str:
     averaged = ", averaged over runs" if found["runs"].max() > 1 else ""
     texts = {
         "runs": "Dark bands are 95 % confidence intervals of the mean over runs (Student's t).",
+        "bars": "Bars at some cycles are 95 % confidence intervals of the mean over runs (Student's t).",
         "nodes": f"Light bands contain 90 % of the nodes of a run (5 % to 95 % quantile{averaged}).",
     }
     return " ".join(text for band, text in texts.items() if band in shown)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.errors import UserError
 from golfsim.report import numbers
+from golfsim.report.events import logarithmic, mark, markers
 from golfsim.report.style import (  # fmt: skip
     COLUMN,
     DASHES,
@@ -24,8 +27,11 @@ from golfsim.report.style import (  # fmt: skip
     say,
     styled,
     thousands,
+    width_of,
+    within,
     within_shares,
 )
+from golfsim.sim.events import events_of
 from golfsim.sim.log import note_of
 
 if TYPE_CHECKING:
@@ -34,81 +40,137 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_BANDS = 3  # curves with bands of their nodes, which are wide
-MOST_INTERVALS = 6
+MOST_INTERVALS = 6  # curves with bands of their runs
+MOST_BARS = 8  # curves with intervals at some cycles
+BARS = 5  # intervals per curve, if they are not a band
+HIDDEN = 0.25  # share of cycles in which the band of a curve may contain another curve, if there are three or more
 MOST_NAMED = 6  # curves whose names are written at their ends
 LONGEST_NAME = 16  # letters that fit next to the axes
 LINE_HEIGHT = 0.07  # of a label, as a share of the axes
 FLAT = 100  # ratio of two curves above which the axis is logarithmic
 LEGEND_LINE = 0.13  # inches
+LETTERS = 13  # of titles per inch
 MEANINGS = ("mean over nodes and 10 runs", "95 % interval of the mean", "5–95 % of the nodes")
 NODES, RUNS = 0.16, 0.35  # opacity of bands: of the nodes, of the runs
 
 
-def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool = True, ax: Axes | None = None) -> Axes:
-    """Draw one curve over cycles per learning layer and point of a sweep.
+def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool | None = None, ax: Axes | None = None) -> Axes:
+    """Draw one curve over cycles per layer that has the metric and per point of a sweep.
 
     The line is the mean over nodes and runs. The dark band (three runs or more) is the 95 % confidence interval of that
-    mean over runs, by Student's t. The light band contains 90 % of the nodes of a run: from the 5 % to the 95 %
-    quantile, averaged over runs. Bands that would hide each other are left out.
+    mean over runs, by Student's t. If such bands would hide each other, the intervals are bars at some cycles. The
+    light band contains 90 % of the nodes of a run: from the 5 % to the 95 % quantile, averaged over runs. It is left
+    out where it would hide other curves. Crashes, joins and partitions are marked. The axis of cycles is logarithmic
+    unless `log` is False, or an event is so late that it would not be visible.
     """
-    found = numbers.curves(frame, metric)
+    rows, found, events = numbers.per_curve(frame, metric), numbers.curves(frame, metric), events_of(frame)
     names = list(dict.fromkeys(found["curve"]))
-    direct = 1 < len(names) <= MOST_NAMED and max(map(len, names)) <= LONGEST_NAME
+    direct = ax is None and 1 < len(names) <= MOST_NAMED and max(map(len, names)) <= LONGEST_NAME
+    shown = bands(found)
     with styled():
-        ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * (3 + (0 if direct else lines_of(names, COLUMN - 0.5))))
-        draw_curves(ax, found, numbers.label_of(metric), log)
+        handles = [*_meaning(found, shown), *markers(events, found["cycle"].max())]
+        words = [*([] if direct or len(names) == 1 else names), *(str(handle.get_label()) for handle in handles)]
+        ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * (1 + lines_of(words, COLUMN - 0.5)))
+        before = len(ax.lines)
+        draw_curves(ax, rows, found, names, shown)
+        own = ax.lines[before : before + len(names)]
+        cycles(ax, logarithmic(log, events, found["cycle"]))
+        ax.set_ylabel(numbers.label_of(metric))
         _ground(ax)
         within_shares(ax, metric)
-        own = ax.lines[len(ax.lines) - len(names) :]
-        legend(ax, [*(own if len(names) > 1 and not direct else []), *_meaning(found, bands(found))])
+        mark(ax, events, found["cycle"].max())
+        if len(own) > 1 and not direct:
+            handles = [*own, *handles]
+        if handles:
+            legend(ax, handles)
         if direct:
+            ax.set_xlim(right=found["cycle"].max())  # names begin where the axes end
             _name_the_ends(ax, own)
         head(ax, note_of(frame))
     return ax
 
 
-def draw_curves(
-    ax: Axes, found: pd.DataFrame, label: str, log: bool = True, start: int = 0, allowed: set[str] | None = None
-) -> None:
-    """Draw curves with their bands.
+def draw_curves(ax: Axes, rows: pd.DataFrame, found: pd.DataFrame, names: list[str], shown: set[str]) -> None:
+    """Draw the curves of one metric.
 
     Parameters
     ----------
     ax : Axes
         The axes to draw on.
+    rows : DataFrame
+        The values of all runs, as `numbers.per_curve` returns them.
     found : DataFrame
-        The curves, as `numbers.curves` returns them.
-    label : str
-        The label of the vertical axis.
-    log : bool
-        Whether the axis of cycles is logarithmic.
-    start : int
-        The number of the first curve, which determines its colour, dash and marker.
-    allowed : set of str, optional
-        The bands to draw, “nodes” or “runs”. Default: those that would not hide each other.
+        The means and intervals of the same curves, as `numbers.curves` returns them.
+    names : list of str
+        The names of all curves of the figure; the place of a name determines colour, dash and marker.
+    shown : set of str
+        What to draw around the means, as `bands` returns it.
     """
-    names = list(dict.fromkeys(found["curve"]))
-    shown = bands(found) if allowed is None else allowed
+    for place, name in enumerate(names if "nodes" in shown else []):
+        curve = found[found["curve"] == name]
+        if (curve["q95"] > curve["q05"]).any():
+            ax.fill_between(curve["cycle"], curve["q05"], curve["q95"], color=look(place).colour, alpha=NODES, lw=0)
+    _means(ax, rows, names, "runs" in shown)
+    if "bars" in shown:
+        _bars(ax, found, names)
+
+
+def _means(ax: Axes, rows: pd.DataFrame, names: list[str], intervals: bool, thin: bool = False) -> None:
+    """Draw the mean over runs of each curve, with its 95 % interval as a band if asked for."""
+    import seaborn as sns
+
+    own = [name for name in names if (rows["curve"] == name).any()]
+    share = numbers.is_share(str(rows["metric"].iloc[0]))
+    before, palette = len(ax.lines), [look(names.index(name)).colour for name in own]
+    sns.lineplot(
+        rows, x="cycle", y="value", hue="curve", hue_order=own, palette=palette,
+        errorbar=partial(numbers.student, share=share) if intervals else None, err_kws={"alpha": RUNS, "lw": 0},
+        legend=False, ax=ax,
+    )  # fmt: skip
+    for line, name in zip(ax.lines[before:], own, strict=True):
+        how, points = look(names.index(name)), len(line.get_xdata())  # type: ignore[arg-type]
+        line.set(label=plain(name), linestyle=":" if thin else how.dash, linewidth=0.8 if thin else 1.3)
+        if points == 1 or len(names) > len(DASHES):  # dashes alone do not distinguish the curves
+            line.set(marker=how.marker, markevery=max(1, points // 8), markeredgecolor=how.colour)
+
+
+def _bars(ax: Axes, found: pd.DataFrame, names: list[str]) -> None:
+    """Draw intervals at some cycles, which differ between curves, so that bars do not lie on each other."""
+    import numpy as np
+
     for place, name in enumerate(names):
-        curve, how = found[found["curve"] == name], look(start + place)
-        marker = how.marker if _dotted(len(curve), start + len(names)) else None
-        every = max(1, len(curve) // 8)
-        style: Any = {"ls": how.dash, "marker": marker, "markevery": every, "label": plain(name)}
-        ax.plot(curve["cycle"], curve["mean"], color=how.colour, **style)
-        if "nodes" in shown and (curve["q95"] > curve["q05"]).any():
-            ax.fill_between(curve["cycle"], curve["q05"], curve["q95"], color=how.colour, alpha=NODES, lw=0)
-        if "runs" in shown and (curve["high"] > curve["low"]).any():
-            ax.fill_between(curve["cycle"], curve["low"], curve["high"], color=how.colour, alpha=RUNS, lw=0)
-    cycles(ax, log)
-    ax.set_ylabel(label)
+        curve = found[(found["curve"] == name) & (found["high"] > found["low"])]
+        wanted = (np.arange(BARS) + (place + 0.5) / len(names)) / BARS * (len(curve) - 1)
+        some = curve.iloc[np.unique(wanted.round().astype(int))] if len(curve) else curve
+        style: Any = {"ls": "", "color": look(place).colour, "elinewidth": 0.8, "capsize": 1.5}
+        ax.errorbar(some["cycle"], some["mean"], numbers.halves(some), **style)
 
 
 def bands(found: pd.DataFrame) -> set[str]:
-    """Return which bands a figure of these curves has (“nodes”, “runs”), without those that would hide each other."""
-    wide = set(found.loc[found["q95"] > found["q05"], "curve"]) if "q05" in found else set()
-    sure = set(found.loc[found["high"] > found["low"], "curve"])
-    shown = {"nodes": 0 < len(wide) <= MOST_BANDS, "runs": 0 < len(sure) <= MOST_INTERVALS}
-    return {band for band, there in shown.items() if there}
+    """Return what a figure of these curves shows around the means, without bands that would hide each other.
+
+    “nodes” are bands of the nodes, “runs” are bands of the intervals over runs, and “bars” are these intervals at some
+    cycles.
+    """
+    shown = set()
+    if "q05" in found:
+        wide = found.loc[found["q95"] > found["q05"], "curve"].nunique()
+        if 0 < wide <= MOST_BANDS and (wide < MOST_BANDS or _hidden(found, "q05", "q95") <= HIDDEN):
+            shown.add("nodes")
+    sure = found.loc[found["high"] > found["low"], "curve"].nunique()
+    clear = sure < MOST_BANDS or (sure <= MOST_INTERVALS and _hidden(found, "low", "high") <= HIDDEN)
+    if sure and (clear or sure <= MOST_BARS):
+        shown.add("runs" if clear else "bars")
+    return shown
+
+
+def _hidden(found: pd.DataFrame, low: str, high: str) -> float:
+    """Return the share of pairs of a cycle and another curve that the band of one curve contains, at its largest."""
+    columns = ["cycle", "curve", "mean", low, high]
+    pairs = found[columns].merge(found[["cycle", "curve", "mean"]], on="cycle", suffixes=("", "_of_other"))
+    pairs = pairs[pairs["curve"] != pairs["curve_of_other"]]
+    inside = pairs["mean_of_other"].between(pairs[low], pairs[high])
+    return float(inside.groupby(pairs["curve"], observed=True).mean().max()) if len(pairs) else 0.0
 
 
 def _ground(ax: Axes) -> None:
@@ -116,31 +178,27 @@ def _ground(ax: Axes) -> None:
     ax.set_ylim(bottom=min(0.0, ax.dataLim.y0))
 
 
-def _dotted(points: int, curves: int) -> bool:
-    """Return whether to draw markers: for a single point, and if dashes alone do not distinguish the curves."""
-    return points == 1 or curves > len(DASHES)
-
-
 def _meaning(found: pd.DataFrame, drawn: set[str]) -> list[Any]:
-    """Return legend entries in grey that explain line and bands of all curves."""
+    """Return legend entries in grey that explain lines, bands and bars of all curves."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles: list[Any] = [Line2D([], [], color=GREY, label=f"mean over nodes{_and_runs(found)}")]
+    over = " and ".join(filter(None, ["nodes" if "q05" in found else "", _runs(found)]))
+    handles: list[Any] = [Line2D([], [], color=GREY, label=f"mean over {over}")] if over else []
     if "runs" in drawn:
         handles.append(Patch(color=GREY, alpha=RUNS + NODES, lw=0, label=MEANINGS[1]))
+    if "bars" in drawn:
+        handles.append(Line2D([], [], color=GREY, marker="|", ls="", ms=7, label=MEANINGS[1]))
     if "nodes" in drawn:
         averaged = ", mean over runs" if found["runs"].max() > 1 else ""
         handles.append(Patch(color=GREY, alpha=NODES + 0.05, lw=0, label=f"{MEANINGS[2]}{averaged}"))
     return handles
 
 
-def _and_runs(found: pd.DataFrame) -> str:
+def _runs(found: pd.DataFrame) -> str:
     """Return the number of runs of a mean as text; a stopped run is missing in later cycles."""
     least, most = int(found["runs"].min()), int(found["runs"].max())
-    if most == 1:
-        return ""
-    return f" and {most} runs" if least == most else f" and {least}–{most} runs"
+    return "" if most == 1 else f"{most} runs" if least == most else f"{least}–{most} runs"
 
 
 def _name_the_ends(ax: Axes, curves: Any) -> None:
@@ -176,12 +234,13 @@ def small_multiples(
     metric: str = "error",
     *,
     columns: int = 3,
-    log: bool = True,
+    log: bool | None = None,
     figure: Figure | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw one convergence panel per value of a key, e.g. `data.set` or an ε.
 
-    Lines and bands are those of `convergence`.
+    Lines and bands are those of `convergence`. A curve has the same colour in all panels.
 
     Parameters
     ----------
@@ -190,36 +249,57 @@ def small_multiples(
     over : str
         The key whose values get one panel each.
     metric : str
-        The metric, as a mean over nodes.
+        The metric, with or without `.mean`.
     columns : int
         The largest number of panels per row.
-    log : bool
-        Whether the axis of cycles is logarithmic.
+    log : bool, optional
+        Whether the axis of cycles is logarithmic. Default: unless an event is late.
     figure : Figure, optional
         The figure to draw on. Default: a new one.
+    ax : Axes, optional
+        Axes whose place in their figure the panels take.
 
     Returns
     -------
     Axes
-        The first axes; its figure has all of them.
+        The given axes, or the first ones; their figure has all of them.
     """
-    found = multiples(frame, over, metric)
+    found, events = multiples(frame, over, metric), events_of(frame)
     titles, names = list(dict.fromkeys(found["panel"])), list(dict.fromkeys(found["curve"]))
     rows, columns = -(-len(titles) // columns), min(columns, len(titles))
-    width = max(COLUMN, PAGE * columns / 3)
+    width, shown, last = max(COLUMN, PAGE * columns / 3), _all_bands(found), found["cycle"].max()
     with styled():
-        height = 1.6 * rows + 0.3 + LEGEND_LINE * lines_of([*names, *MEANINGS], width)
-        axes = panels(figure, rows, columns, (width, height), sharey=True, sharex=True)
-        for ax, title in zip(axes.flat, titles, strict=False):
-            _panel(ax, found, title, names, numbers.label_of(metric), log)
+        handles = [*_meaning(found, shown), *markers(events, last)]
+        words = [*names, *(str(handle.get_label()) for handle in handles)]
+        height = 1.6 * rows + 0.3 + LEGEND_LINE * lines_of(words, width)
+        axes = panels(figure or within(ax), rows, columns, (width, height), sharey=True, sharex=True)
+        for one, value in zip(axes.flat, _values(frame, over), strict=False):
+            _panel(one, frame, over, value, metric, (found, names, shown))
+        cycles(axes[0, 0], logarithmic(log, events, found["cycle"]))  # shared; after the curves, which seaborn needs
+        for one, value in zip(axes.flat, _values(frame, over), strict=False):
+            mark(one, events_of(frame[frame[over] == value]), last)
+            one.set(xlabel="cycle", ylabel=numbers.label_of(metric))
         _hide(axes.flat[len(titles) :])
         _ground(axes[0, 0])
         within_shares(axes[0, 0], metric)
         _trim(axes)
-        shown = {str(line.get_label()): line for ax in axes.flat for line in ax.lines} if len(names) > 1 else {}
-        beneath(axes[0, 0].figure, [*shown.values(), *_meaning(found, bands(found))], most=3)
+        lines = {str(line.get_label()): line for one in axes.flat for line in one.lines} if len(names) > 1 else {}
+        curves_ = [lines[plain(name)] for name in names if plain(name) in lines]
+        beneath(axes[0, 0].figure, [*curves_, *handles], most=3)
         say(axes[0, 0].figure, note_of(frame))
-    return axes[0, 0]  # type: ignore[no-any-return]
+    return ax or axes[0, 0]
+
+
+def _values(frame: pd.DataFrame, over: str) -> list[Any]:
+    return list(dict.fromkeys(frame[over].dropna()))
+
+
+def _all_bands(found: pd.DataFrame) -> set[str]:
+    """Return what all panels show around the means: bands only if they hide nothing in any panel."""
+    each = [bands(part) for _, part in found.groupby("panel", observed=True, sort=False)]
+    shown = set.union(*each)
+    nodes = {"nodes"} & shown if all("nodes" in one for one in each) else set()
+    return nodes | ({"bars"} if "bars" in shown else {"runs"} & shown)
 
 
 def multiples(frame: pd.DataFrame, over: str, metric: str = "error") -> pd.DataFrame:
@@ -227,19 +307,53 @@ def multiples(frame: pd.DataFrame, over: str, metric: str = "error") -> pd.DataF
     import pandas as pd
 
     numbers.refuse_unknown(frame, [over])
-    values = list(dict.fromkeys(frame[over].dropna()))
-    parts = [numbers.curves(frame[frame[over] == value], metric) for value in values]
-    named = [part.assign(panel=numbers.value_of(over, value)) for part, value in zip(parts, values, strict=True)]
+    keys = _keys_within(frame, over, metric)
+    named = []
+    for value in _values(frame, over):
+        part = frame[frame[over] == value]
+        if numbers.logged(frame, metric) in set(part["metric"]):
+            named.append(numbers.curves(part, metric, keys).assign(panel=numbers.value_of(over, value)))
     return pd.concat(named, ignore_index=True)
 
 
-def _panel(ax: Axes, found: pd.DataFrame, title: str, names: list[str], label: str, log: bool) -> None:
-    """Draw one of several panels; a curve looks the same in all of them."""
-    for place, name in enumerate(names):
-        own = found[(found["panel"] == title) & (found["curve"] == name)]
-        if len(own):
-            draw_curves(ax, own, label, log, start=place, allowed=bands(found))
-    ax.set_title(plain(title))
+def _keys_within(frame: pd.DataFrame, over: str, metric: str) -> list[str]:
+    """Return the keys that distinguish curves in all panels, so that a curve has one name in all of them."""
+    return [key for key in numbers.keys_of(numbers.rows_of(frame, metric)) if key != over]
+
+
+def _panel(
+    ax: Axes,
+    frame: pd.DataFrame,
+    over: str,
+    value: Any,
+    metric: str,
+    whole: tuple[pd.DataFrame, list[str], set[str]],
+) -> None:
+    """Draw one of several panels.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    frame : DataFrame
+        The log.
+    over : str
+        The key of the panels.
+    value : Any
+        Its value in this panel.
+    metric : str
+        The metric.
+    whole : tuple
+        The curves of all panels, their names, and what is shown around the means.
+    """
+    found, names, shown = whole
+    title = numbers.value_of(over, value)
+    own = found[found["panel"] == title]
+    if len(own):
+        rows = numbers.per_curve(frame[frame[over] == value], metric, _keys_within(frame, over, metric))
+        draw_curves(ax, rows, own, names, shown)
+    inches = width_of(ax.figure) / ax.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
+    ax.set_title(textwrap.fill(plain(title), max(8, int(inches * LETTERS))))
 
 
 def _hide(axes: Any) -> None:
@@ -247,14 +361,14 @@ def _hide(axes: Any) -> None:
         ax.set_visible(False)
 
 
-def _trim(axes: Any) -> None:
-    """Show the labels of shared axes only at the left and at the bottom."""
+def _trim(axes: Any, shared: str = "xy") -> None:
+    """Show the labels of shared axes only at the bottom and, unless only `x` is shared, at the left."""
     for ax in axes.flat:
         below = [other for other in axes.flat if other.get_visible() and _is_below(other, ax)]
-        ax.label_outer()
-        if not below:
-            ax.set_xlabel("cycle")
-            ax.tick_params(labelbottom=True)
+        if "y" in shared:
+            ax.label_outer()
+        ax.set_xlabel("" if below else "cycle")
+        ax.tick_params(labelbottom=not below)
 
 
 def _is_below(one: Axes, other: Axes) -> bool:
@@ -262,27 +376,35 @@ def _is_below(one: Axes, other: Axes) -> bool:
     return a is not None and b is not None and a.colspan == b.colspan and a.rowspan.start > b.rowspan.start
 
 
-def spent(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
+def spent(frame: pd.DataFrame, *, log: bool | None = None, ax: Axes | None = None) -> Axes:
     """Draw the ε that records have spent: mean over records (line) and maximum (thin, dotted), as means over runs."""
-    return _over_time(frame, spent_curves(frame), "ε spent", log, ax)
+    return _over_time(frame, _spent(frame), "ε spent", log, ax)
 
 
 def spent_curves(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the curves of the ε that records have spent: the mean over records, and the maximum if it differs."""
-    mean, most = (numbers.plain_metric(frame, f"spent.{name}") for name in ("mean", "max"))
-    same = mean["mean"].equals(most["mean"])
+    return {name: numbers.means(rows) for name, rows in _spent(frame).items()}
+
+
+def _spent(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    mean, most = (numbers.per_curve(frame, f"spent.{name}") for name in ("mean", "max"))
+    same = mean["value"].reset_index(drop=True).equals(most["value"].reset_index(drop=True))
     return {"mean over records": mean} | ({} if same else {"maximum": most})
 
 
-def messages(frame: pd.DataFrame, *, unit: str = "messages", log: bool = True, ax: Axes | None = None) -> Axes:
+def messages(frame: pd.DataFrame, *, unit: str = "messages", log: bool | None = None, ax: Axes | None = None) -> Axes:
     """Draw what each layer sends per cycle, and what is lost of it (thin, dotted); `unit` is “messages” or “bytes”."""
     if unit not in ("messages", "bytes"):
         raise UserError(f"the unit must be “messages” or “bytes”; got “{unit}”")
-    return _over_time(frame, message_rates(frame, unit), f"{unit} per cycle", log, ax)
+    return _over_time(frame, _rates(frame, unit), f"{unit} per cycle", log, ax)
 
 
 def message_rates(frame: pd.DataFrame, unit: str = "messages") -> dict[str, pd.DataFrame]:
     """Return the curves of what is sent per cycle and, if any message is lost, of what is lost."""
+    return {name: numbers.means(rows) for name, rows in _rates(frame, unit).items()}
+
+
+def _rates(frame: pd.DataFrame, unit: str) -> dict[str, pd.DataFrame]:
     busy = sending(frame)
     found = {"sent": numbers.rates(busy, f"{unit}.sent")}
     if unit == "messages" and (busy.loc[busy["metric"] == "messages.lost", "value"] > 0).any():
@@ -298,49 +420,42 @@ def sending(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["layer"].isin(sent["layer"].unique())]
 
 
-def online(frame: pd.DataFrame, *, log: bool = True, ax: Axes | None = None) -> Axes:
+def online(frame: pd.DataFrame, *, log: bool | None = None, ax: Axes | None = None) -> Axes:
     """Draw the number of nodes online, as mean over runs."""
-    return _over_time(frame, {"": numbers.plain_metric(frame, "online")}, "nodes online", log, ax)
+    return _over_time(frame, {"": numbers.per_curve(frame, "online")}, "nodes online", log, ax)
 
 
-def _over_time(frame: pd.DataFrame, found: dict[str, pd.DataFrame], label: str, log: bool, ax: Axes | None) -> Axes:
+def _over_time(
+    frame: pd.DataFrame, parts: dict[str, pd.DataFrame], label: str, log: bool | None, ax: Axes | None
+) -> Axes:
     """Draw curves of one or two metrics; those of the second are thin and dotted."""
-    names = list(dict.fromkeys(next(iter(found.values()))["curve"]))
+    tables, events = [numbers.means(rows) for rows in parts.values()], events_of(frame)
+    names, last = list(dict.fromkeys(tables[0]["curve"])), tables[0]["cycle"].max()
+    shown = intervals(*tables)
     with styled():
-        words = [*(names if len(names) > 1 else []), *(found if len(found) > 1 else [])]
+        handles = [*_kinds(list(parts)), *markers(events, last)]
+        words = [*(names if len(names) > 1 else []), *(str(handle.get_label()) for handle in handles)]
         ax = panel(ax, COLUMN, HEIGHT + LEGEND_LINE * lines_of(words, COLUMN - 0.5))
-        for second, part in enumerate(found.values()):
-            _lines(ax, part, names, bool(second))
-        cycles(ax, log)
+        before = len(ax.lines)
+        for second, (rows, found) in enumerate(zip(parts.values(), tables, strict=True)):
+            _means(ax, rows, names, "runs" in shown, bool(second))
+            if "bars" in shown:
+                _bars(ax, found, names)
+        own = ax.lines[before : before + len(names)] if len(names) > 1 else []
+        cycles(ax, logarithmic(log, events, tables[0]["cycle"]))
         ax.set_ylabel(label)
-        _upwards(ax, next(iter(found.values())))
-        _key(ax, names, list(found))
+        _upwards(ax, tables[0])
+        mark(ax, events, last)
+        if own or handles:
+            legend(ax, [*own, *handles])
         head(ax, note_of(frame))
     return ax
 
 
-def _lines(ax: Axes, found: pd.DataFrame, names: list[str], thin: bool) -> None:
-    for place, name in enumerate(names):
-        curve, how = found[found["curve"] == name], look(place)
-        style: Any = {"ls": ":", "lw": 0.8} if thin else {"ls": how.dash}
-        marker = how.marker if _dotted(len(curve), len(names)) else None
-        ax.plot(
-            curve["cycle"],
-            curve["mean"],
-            color=how.colour,
-            label=plain(name),
-            marker=marker,
-            markevery=max(1, len(curve) // 8),
-            **style,
-        )
-        if len(names) <= MOST_INTERVALS and (curve["high"] > curve["low"]).any():
-            ax.fill_between(curve["cycle"], curve["low"], curve["high"], color=how.colour, alpha=RUNS, lw=0)
-
-
 def intervals(*parts: pd.DataFrame) -> set[str]:
-    """Return which bands a figure of plain curves has: those of the runs, unless there are too many curves."""
-    sure = any((part["high"] > part["low"]).any() for part in parts)
-    return {"runs"} if sure and parts[0]["curve"].nunique() <= MOST_INTERVALS else set()
+    """Return what a figure of plain curves shows around the means: intervals over runs as bands, bars, or not."""
+    shown = set.union(*(bands(part) for part in parts))
+    return {"bars"} if "bars" in shown else shown & {"runs"}
 
 
 def _upwards(ax: Axes, found: pd.DataFrame) -> None:
@@ -356,16 +471,12 @@ def _upwards(ax: Axes, found: pd.DataFrame) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value, largest)))
 
 
-def _key(ax: Axes, names: list[str], kinds: list[str]) -> None:
-    """Draw a legend below the axes: the names of the curves, and the meaning of thick and thin lines."""
+def _kinds(kinds: list[str]) -> list[Any]:
+    """Return legend entries for the meaning of thick and thin lines."""
     from matplotlib.lines import Line2D
 
-    first = len(ax.lines) - len(names) * len(kinds)
-    handles: list[Any] = list(ax.lines[first : first + len(names)]) if len(names) > 1 else []
-    for kind, dash, width in zip(kinds if len(kinds) > 1 else [], "-:", (1.3, 0.8), strict=False):
-        handles.append(Line2D([], [], color=GREY, label=kind, ls=dash, lw=width))
-    if handles:
-        legend(ax, handles)
+    looks = zip(kinds if len(kinds) > 1 else [], "-:", (1.3, 0.8), strict=False)
+    return [Line2D([], [], color=GREY, label=kind, ls=dash, lw=width) for kind, dash, width in looks]
 
 
 OVERLAY = {
@@ -376,37 +487,57 @@ OVERLAY = {
 }
 
 
-def overlay(frame: pd.DataFrame, *, log: bool = True, figure: Figure | None = None) -> Axes:
+def overlay(
+    frame: pd.DataFrame, *, log: bool | None = None, figure: Figure | None = None, ax: Axes | None = None
+) -> Axes:
     """Draw the overlay over time: in-degree (mean and 5–95 % of the nodes), path length, clustering, dead links.
 
-    Return the first axes; its figure has all of them.
+    Return the given axes, whose place the panels take, or the first ones; their figure has all of them.
     """
-    shown = overlay_parts(frame)
+    shown, events = overlay_parts(frame), events_of(frame)
     if not shown:
         raise UserError("no overlay was measured", hint="add overlay = 1 (or “log”) to [observe] and run again")
+    found = overlay_numbers(frame)
+    names, last = list(dict.fromkeys(found["curve"])), found["cycle"].max()
     with styled():
-        rows = -(-len(shown) // 2)
-        axes = panels(figure, rows, 2, (PAGE * 0.72, 1.6 * rows + 0.4), sharex=True)
-        for ax, name in zip(axes.flat, shown, strict=False):
-            _overlay_panel(ax, frame, name, log)
+        rows, columns = -(-len(shown) // 2), min(2, len(shown))
+        handles = [*_overlay_meaning(frame), *markers(events, last)]
+        words = [*(names if len(names) > 1 else []), *(str(handle.get_label()) for handle in handles)]
+        width = PAGE * 0.72 if columns > 1 else COLUMN
+        tall = (1.6 if rows > 1 else HEIGHT) * rows + 0.3 + LEGEND_LINE * lines_of(words, width)
+        axes = panels(figure or within(ax), rows, columns, (width, tall), sharex=True)
+        for one, name in zip(axes.flat, shown, strict=False):
+            _overlay_panel(one, frame, name, names)
+        cycles(axes[0, 0], logarithmic(log, events, found["cycle"]))  # shared; after the curves, which seaborn needs
+        for one in axes.flat:
+            mark(one, events, last)
+            one.set_xlabel("cycle")
         _hide(axes.flat[len(shown) :])
-        for ax in axes.flat[: max(0, len(shown) - 2)]:
-            ax.set_xlabel("")
-        handles = list(axes[0, 0].lines)
-        if len(handles) > 1:
-            beneath(axes[0, 0].figure, handles)
+        _trim(axes, "x")
+        lines = {str(line.get_label()): line for one in axes.flat for line in one.lines} if len(names) > 1 else {}
+        curves_ = [lines[plain(name)] for name in names if plain(name) in lines]
+        if curves_ or handles:
+            beneath(axes[0, 0].figure, [*curves_, *handles], most=3)
         say(axes[0, 0].figure, note_of(frame))
-    return axes[0, 0]  # type: ignore[no-any-return]
+    return ax or axes[0, 0]
+
+
+def _overlay_meaning(frame: pd.DataFrame) -> list[Any]:
+    """Return legend entries for the bands of all panels."""
+    found = [numbers.curves(frame, name) for name in overlay_parts(frame)]
+    every = [
+        handle for part in found for handle in _meaning(part, bands(part)) if handle.get_label()[:9] != "mean over"
+    ]
+    meant = {(type(handle), str(handle.get_label())): handle for handle in every}
+    return list(meant.values())
 
 
 def overlay_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the numbers of all panels of `overlay`; the column `what` names the panel."""
     import pandas as pd
 
-    found = [numbers.curves(frame, "indegree").assign(what=OVERLAY["indegree"])]
-    plain = [name for name in OVERLAY if name != "indegree" and numbers.has(frame, name)]
-    found += [numbers.plain_metric(frame, name).assign(what=OVERLAY[name]) for name in plain]
-    return pd.concat(found, ignore_index=True)
+    parts = [numbers.curves(frame, name).assign(what=OVERLAY[name]) for name in overlay_parts(frame)]
+    return pd.concat(parts, ignore_index=True)
 
 
 def both_numbers(parts: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -424,26 +555,16 @@ def overlay_parts(frame: pd.DataFrame) -> list[str]:
 
 
 def overlay_bands(frame: pd.DataFrame) -> set[str]:
-    """Return which bands the panels of `overlay` have."""
-    rest = [numbers.plain_metric(frame, name) for name in overlay_parts(frame) if name != "indegree"]
-    found = _degrees(frame)
-    return bands(found) | (intervals(*rest) if rest else set())
+    """Return what the panels of `overlay` show around the means."""
+    return set.union(*(bands(numbers.curves(frame, name)) for name in overlay_parts(frame)))
 
 
-def _degrees(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the curves of the in-degree. The bands of more than two are left out: they would hide each other."""
-    found = numbers.curves(frame, "indegree")
-    return found if found["curve"].nunique() <= 2 else found.assign(q05=float("nan"), q95=float("nan"))
-
-
-def _overlay_panel(ax: Axes, frame: pd.DataFrame, name: str, log: bool) -> None:
-    if name == "indegree":
-        draw_curves(ax, _degrees(frame), OVERLAY[name], log)
-        _ground(ax)
-        return
-    found = numbers.plain_metric(frame, name)
-    _lines(ax, found, list(dict.fromkeys(found["curve"])), thin=False)
-    cycles(ax, log)
+def _overlay_panel(ax: Axes, frame: pd.DataFrame, name: str, names: list[str]) -> None:
+    found = numbers.curves(frame, name)
+    draw_curves(ax, numbers.per_curve(frame, name), found, names, bands(found))
     ax.set_ylabel(OVERLAY[name])
     low, high = float(found["mean"].min()), float(found["mean"].max())
-    ax.set_ylim(0 if low < high / 2 or high == 0 else None, 1 if high == 0 else None)
+    if name == "indegree":
+        _ground(ax)
+    else:
+        ax.set_ylim(0 if low < high / 2 or high == 0 else None, 1 if high == 0 else None)

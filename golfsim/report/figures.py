@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.report import numbers
-from golfsim.report.curves import LINE_HEIGHT, convergence, messages, online, overlay, small_multiples, spent
+from golfsim.report.curves import (
+    LINE_HEIGHT,
+    convergence,
+    messages,
+    online,
+    overlay,
+    overlay_parts,
+    small_multiples,
+    spent,
+)
 from golfsim.report.grids import bars, heatmap, learning_curve, lines, privacy_utility
 from golfsim.report.judgement import confusion, roc, time_table
 from golfsim.report.networks import animation, degrees, drawing, raster
@@ -53,6 +62,7 @@ __all__ = [
     "spent",
     "time_table",
     "time_to",
+    "usual",
     "varied",
 ]  # fmt: skip
 
@@ -63,18 +73,31 @@ MEASURE = "measure"  # the column that distinguishes several metrics
 def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
     """Draw the figure that a scenario states in [plot]."""
     frame = frame if plot.layer is None else only(frame, plot.layer)
-    metrics = (plot.metric,) if isinstance(plot.metric, str) else plot.metric
+    if plot.kind == "convergence":
+        return usual(frame) if plot.metric is None else curves_of(frame, str(plot.metric))
+    metrics = (plot.metric or "accuracy",) if not isinstance(plot.metric, tuple) else plot.metric
     frame, metric = (frame, metrics[0]) if len(metrics) == 1 else side_by_side(frame, metrics)
     rows, columns, lines_ = (MEASURE if key == "metric" else key for key in (plot.rows, plot.columns, plot.lines))
     if plot.kind == "heatmap":
         assert rows is not None
         assert columns is not None
         return heatmap(frame, rows, columns, metric)
-    if plot.kind in ("lines", "bars", "privacy-utility"):
-        assert plot.x is not None
-        kinds: dict[str, Callable[..., Axes]] = {"lines": lines, "bars": bars, "privacy-utility": privacy_utility}
-        return kinds[plot.kind](frame, plot.x, lines_, metric)
-    return curves_of(frame)
+    assert plot.x is not None
+    kinds: dict[str, Callable[..., Axes]] = {"lines": lines, "bars": bars, "privacy-utility": privacy_utility}
+    return kinds[plot.kind](frame, plot.x, lines_, metric)
+
+
+def usual(frame: pd.DataFrame) -> Axes:
+    """Draw the curves that suit a log if no metric is stated.
+
+    They are those of the error, else of the overlay, else of the first metric of the layers, else of the messages.
+    """
+    if numbers.has(frame, "error.mean"):
+        return curves_of(frame)
+    if overlay_parts(frame):
+        return overlay(frame)
+    own = numbers.own_metrics(frame)
+    return curves_of(frame, own[0]) if own else messages(frame)
 
 
 def only(frame: pd.DataFrame, layer: str) -> pd.DataFrame:
@@ -95,8 +118,10 @@ def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> tuple[pd.Data
 
     least = min(metrics, key=len)
     name = least if all(metric.endswith(least) for metric in metrics) else metrics[0]
-    parts = [numbers.rows_of(frame, metric).assign(**{MEASURE: metric.replace("_", " ")}) for metric in metrics]
-    return noted(pd.concat(parts).assign(metric=f"{name}.mean"), [note_of(frame)]), name
+    parts = [
+        numbers.rows_of(frame, metric).assign(**{MEASURE: numbers.bare(metric).replace("_", " ")}) for metric in metrics
+    ]
+    return noted(pd.concat(parts).assign(metric=f"{numbers.bare(name)}.mean"), [note_of(frame)]), name
 
 
 def curves_of(frame: pd.DataFrame, metric: str = "error") -> Axes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Kind = Literal["curves", "picture", "animation"]
+UNSAFE = re.compile(r"[^\w.-]")  # characters that a name of a file should not have
 MOST_CURVES = 8
 MOST_PANELS = 6
 MOST_ROWS = 20  # of a table
-OTHER_METRICS = ("voted_error", "auc", "f1")
+OTHER_METRICS = ("voted_error", "auc", "f1", "label.linear", "membership.advantage")
+MOST_OWN = 6  # metrics of the layers' own that get one figure each
 MOST_DRAWN = 3  # overlays or layers that get one figure each
 
 
@@ -75,8 +78,9 @@ def _several_cycles(frame: pd.DataFrame, metric: str) -> bool:
 
 
 def _convergence(frame: pd.DataFrame) -> Iterator[Drawing]:
-    for metric in ("error", *OTHER_METRICS):
-        if _several_cycles(frame, f"{metric}.mean"):
+    own = numbers.own_metrics(frame)[:MOST_OWN]
+    for metric in dict.fromkeys(("error", *OTHER_METRICS, *own)):
+        if _several_cycles(frame, f"{metric}.mean") or _several_cycles(frame, metric):
             yield _convergence_of(frame, metric)
 
 
@@ -87,9 +91,9 @@ def _convergence_of(frame: pd.DataFrame, metric: str) -> Drawing:
     panels = f", with one panel per value of {over}" if over else ""
     what = f"{capital(label)} after each measured cycle: {counted(names, 'curve')}{panels}."
     shown = frozenset(curves.bands(found))
-    text = caption(frame, what, who(frame, of_nodes=True), bands(found, shown))
+    text = caption(frame, what, who(frame, of_nodes=numbers.over_nodes(frame, metric)), bands(found, shown))
     title = "Convergence" if metric == "error" else capital(label)
-    name = "convergence" if metric == "error" else f"convergence-{metric}"
+    name = "convergence" if metric == "error" else f"convergence-{UNSAFE.sub('_', metric)}"
     return Drawing(name, title, text, partial(figures.curves_of, frame, metric), found, bands=shown)
 
 
@@ -136,7 +140,7 @@ def _plain(
 
 def _few(frame: pd.DataFrame, metric: str) -> pd.DataFrame | None:
     """Return the curves of a metric, or None if there are too many for one figure."""
-    found = numbers.plain_metric(frame, metric)
+    found = numbers.curves(frame, metric)
     return found if found["curve"].nunique() <= MOST_CURVES else None
 
 
@@ -212,7 +216,13 @@ def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawin
             if numbers.has(frame, "label.linear")
             else ""
         )
-        text = caption(frame, what, beneath, who(frame, of_nodes=True), bars(found))
+        members = (
+            "The membership advantage is the true positive rate minus the false positive rate of an attacker who "
+            "separates training from test records; 0 is guessing."
+            if numbers.has(frame, "membership.advantage")
+            else ""
+        )
+        text = caption(frame, what, beneath, members, who(frame, of_nodes=True), bars(found))
         draw = partial(grids.privacy_utility, frame, x, by, metric)
         return Drawing("privacy-utility", "Privacy and utility", text, draw, found, "picture")
     if x in grids.SIZES:

@@ -44,6 +44,8 @@ LETTERS = 12  # of tick labels per inch
 LARGEST_CELL = 0.62  # inches of a cell's width
 LINE_SHIFT = 0.012  # between lines, as a share of the axis: error bars at one value would hide each other
 BARS = "95 % interval of the mean, {} runs"
+ATTACK_LABELS = {"label.linear": "share of labels\nrecovered", "membership.advantage": "membership\nadvantage"}
+ATTACKS = tuple(ATTACK_LABELS)  # metrics that are drawn below the accuracy
 SIZES = ("data.train", "nodes.records", "nodes.number")  # possible horizontal axes of a learning curve
 
 
@@ -422,7 +424,7 @@ def privacy_utility(
     frame: pd.DataFrame, epsilon: str | None = None, by: str | None = None, metric: str = "accuracy",
     *, figure: Figure | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw accuracy over ε and, if the attack was measured, the share of recovered labels below.
+    """Draw accuracy over ε and below, as far as they were measured, label recovery and the membership attack.
 
     Values are means over runs with 95 % intervals. There is one line per case (or per value of the key `by`), and one
     column per combination of the other keys. A line whose runs do not depend on ε, such as a baseline without privacy,
@@ -448,25 +450,25 @@ def privacy_utility(
     """
     x, by = epsilon or epsilon_of(frame), by or _cases(frame)
     parts = _panels_of(frame, metric, x, by)
-    attacked = numbers.has(frame, "label.linear")
+    attacked = [attack for attack in ATTACKS if numbers.has(frame, attack)]
     with styled():
         names = _names(numbers.rows_of(frame, metric), by)
         words = [*names.values(), BARS.format(10), "share of the largest class"]
         width = max(COLUMN, min(PAGE, 0.3 + 2.25 * len(parts)))
-        tall = (3.2 if attacked else 2.0) + 0.15 * lines_of(words, width)
-        size, rows = (width, tall), 2 if attacked else 1
-        axes = panels(figure or within(ax), rows, len(parts), size, sharey="row", sharex="col")
+        tall = 2.0 + 1.2 * len(attacked) + 0.15 * lines_of(words, width)
+        axes = panels(figure or within(ax), 1 + len(attacked), len(parts), (width, tall), sharey="row", sharex="col")
         for column, (title, part) in enumerate(parts):
             _against(axes[0, column], ends(part, metric, [by, x] if by else [x]), x, by, names, metric)
             axes[0, column].set(title=plain(title), xlabel="" if attacked else short(x))
-            if attacked:
-                _recovery(axes[1, column], part, x, by, names)
+            for row, attack in enumerate(attacked, 1):
+                _attack(axes[row, column], part, attack, (x, by, names))
+                axes[row, column].set_xlabel(short(x) if row == len(attacked) else "")
         axes[0, 0].set_ylabel(numbers.label_of(metric))
         within_shares(axes[:1], metric)
-        if attacked:
-            axes[1, 0].set_ylabel("share of labels\nrecovered")
-            within_shares(axes[1:], "label.linear")
-        handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(attacked)]
+        for row, attack in enumerate(attacked, 1):
+            axes[row, 0].set_ylabel(ATTACK_LABELS[attack])
+            within_shares(axes[row : row + 1], attack)
+        handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(ATTACKS[0] in attacked)]
         beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
@@ -480,10 +482,12 @@ def epsilon_of(frame: pd.DataFrame) -> str:
     return found[0]
 
 
-def _recovery(ax: Axes, part: pd.DataFrame, x: str, by: str | None, names: dict[Any, str]) -> None:
-    _against(ax, numbers.last(part, "label.linear"), x, by, names, "label.linear")
-    base = numbers.last(part, "label.base")["value"].mean()
-    ax.axhline(base, color=GREY, ls=":", lw=1)
+def _attack(ax: Axes, part: pd.DataFrame, attack: str, how: tuple[str, str | None, dict[Any, str]]) -> None:
+    """Draw an attack over ε; for labels with the share of the largest class, which needs no data."""
+    x, by, names = how
+    _against(ax, numbers.last(part, attack), x, by, names, attack)
+    if attack == ATTACKS[0]:
+        ax.axhline(numbers.last(part, "label.base")["value"].mean(), color=GREY, ls=":", lw=1)
 
 
 def _guess(attacked: bool) -> list[Any]:

@@ -8,7 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.columns import ABOUT_LAYERS, COLUMNS
-from golfsim.core.errors import UserError, nearest
+from golfsim.core.errors import UserError, listed, nearest
+from golfsim.runs.judged import judged, labelled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,9 +23,15 @@ LABELS = {
     "rms.expected": "expected error of a histogram (rms)",
     "rms.measured": "error of a histogram (rms)",
     "rms.projected": "error of a projected histogram (rms)",
+    "label.linear": "share of labels recovered",
+    "membership.advantage": "advantage of the membership attack",
+    "links.dead": "share of dead links",
+    "online": "nodes online",
+    "indegree": "in-degree",
 }
-BOUNDED = re.compile(r"share of |difference of shares|probability|.* from 0 to 1")  # units of metrics between 0 and 1
 OTHER_COLUMNS = ("path", "node", "online", "error", "source", "target", "degree", "spent", "count", "by_node")
+SPREAD = re.compile(r"\.(std|q\d+)$|^(confusion|roc)\.")  # metrics that no figure draws alone
+BOUNDED = re.compile(r"share of |difference of shares|probability|.* from 0 to 1")  # units of metrics between 0 and 1
 TELLING = ("case", "layer", "results", "measure", "data.set", "data.file")  # keys whose values need no explanation
 CONFIDENCE = 0.95
 LEAST = 3  # runs that an interval needs
@@ -32,7 +39,8 @@ LEAST = 3  # runs that an interval needs
 
 def label_of(metric: str) -> str:
     """Return the axis label of a metric."""
-    return LABELS.get(metric, metric.replace("_", " "))
+    name = bare(metric)
+    return LABELS.get(name, name.replace("_", " "))
 
 
 def bare(metric: str) -> str:
@@ -61,12 +69,55 @@ def has(frame: pd.DataFrame, metric: str) -> bool:
     return bool(frame.loc[frame["metric"] == metric, "value"].notna().any())
 
 
+def logged(frame: pd.DataFrame, metric: str) -> str:
+    """Return the complete name of a metric in the log: of its mean over nodes, or of its one number per layer.
+
+    `.mean` at the end of the given name may be there or not. An unknown metric is an error.
+    """
+    known = {str(name) for name in frame["metric"].unique()}
+    found = next((name for name in (f"{metric}.mean", metric, bare(metric)) if name in known), None)
+    if found is None:
+        raise UserError(f"no layer has the metric “{metric}”", hint=listed(metric, drawable(frame)))
+    return found
+
+
+def over_nodes(frame: pd.DataFrame, metric: str) -> bool:
+    """Return whether the log has a metric as mean over the measured nodes, and not as one number per layer."""
+    return bool((frame["metric"] == f"{bare(metric)}.std").any())
+
+
+def drawable(frame: pd.DataFrame) -> list[str]:
+    """Return the metrics that figures can draw, without `.mean`, sorted."""
+    return sorted({bare(name) for name in map(str, frame["metric"].unique()) if not SPREAD.search(name)})
+
+
+def own_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return the metrics that layers measure themselves and that change over cycles, in the order of the log."""
+    from golfsim.network import transport
+    from golfsim.sim import metric_catalogue, observers
+
+    kinds = (found for _, found in metric_catalogue.KINDS.values())
+    usual = [metric for found in (observers.WORLD_METRICS, transport.METRICS, *kinds) for metric in found]
+    names = [name for name in map(str, frame["metric"].unique()) if not SPREAD.search(name)]
+    own = [name for name in names if not name.startswith("spent.") and not any(one.matches(name) for one in usual)]
+    return [bare(name) for name in own if _changes(frame[frame["metric"] == name])]
+
+
+def _changes(rows: pd.DataFrame) -> bool:
+    """Return whether any run has several values."""
+    groups = rows.groupby([*varied(rows), "layer", "run"], observed=True, dropna=False)
+    return bool(groups["value"].nunique().max() > 1)
+
+
+def strategies(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the log with this metric of one judged model per run, if one is judged, and layers by their labels."""
+    return labelled(judged(frame, bare(metric)))
+
+
 def rows_of(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the rows of a metric that is a mean over nodes; an unknown metric is an error."""
-    rows = frame[frame["metric"] == f"{metric}.mean"]
-    if rows.empty:
-        known = {str(name).removesuffix(".mean") for name in frame["metric"].unique() if str(name).endswith(".mean")}
-        raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, sorted(known)))
+    """Return the rows of a metric: means over nodes, or one number per layer; an unknown metric is an error."""
+    frame = strategies(frame, metric)
+    rows = frame[frame["metric"] == logged(frame, metric)]
     if rows["value"].isna().all():
         raise UserError(f"the metric “{metric}” has no numeric value")
     return rows
@@ -110,31 +161,58 @@ def value_of(key: str, value: Any) -> str:
     return f"{'ε' if word == 'epsilon' else word} = {value:g}".replace("inf", "∞")
 
 
-def curves(frame: pd.DataFrame, metric: str = "error") -> pd.DataFrame:
-    """Return the convergence curves, by cycle, per point and layer that has the metric.
+def curves(frame: pd.DataFrame, metric: str = "error", keys: list[str] | None = None) -> pd.DataFrame:
+    """Return the curves of a metric, by cycle, per point and layer that has it; `keys` distinguish the curves.
 
     `mean` is the mean over runs of the mean over nodes. `low` and `high` bound it with 95 % confidence (Student's t
-    over `runs` runs; NaN with fewer than three). `q05` and `q95` are quantiles over the nodes of a run, averaged over
-    runs.
+    over `runs` runs; NaN with fewer than three; within 0 and 1 for shares). `q05` and `q95` are quantiles over the
+    nodes of a run, averaged over runs, if the log has them.
     """
     import pandas as pd
 
-    rows = rows_of(frame, metric)
-    keys = keys_of(rows) or ["layer"]
-    found = []
-    for values, part in rows.groupby(keys, observed=True, sort=False, dropna=False):
-        curve = interval(part.dropna(subset="value"), ["cycle"]).sort_values("cycle", ignore_index=True)
-        where = _same(frame, keys, values)
-        for name in ("q05", "q95"):
-            quantile = where[where["metric"] == f"{metric}.{name}"].groupby("cycle", observed=True)["value"].mean()
-            curve[name] = curve["cycle"].map(quantile)
-        found.append(curve.assign(curve=named(keys, values)))
-    return pd.concat(found, ignore_index=True)
+    frame = strategies(frame, metric)
+    keys = _telling(rows_of(frame, metric), keys)
+    found, name = means(per_curve(frame, metric, keys)), bare(logged(frame, metric))
+    where = pd.MultiIndex.from_frame(found[["curve", "cycle"]])
+    for part in ("q05", "q95"):
+        spread = frame[frame["metric"] == f"{name}.{part}"]
+        if len(spread):
+            named_ = spread.assign(curve=_names(spread, keys))
+            found[part] = named_.groupby(["curve", "cycle"], observed=True)["value"].mean().reindex(where).to_numpy()
+    return found
+
+
+def means(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over runs by curve and cycle, with its interval, of rows with the name of their curve."""
+    found = bounded(interval(rows, ["curve", "cycle"]), str(rows["metric"].iloc[0]))
+    order = {curve: place for place, curve in enumerate(dict.fromkeys(rows["curve"]))}
+    by = lambda column: column.map(order) if column.name == "curve" else column  # noqa: E731 - the order of the log
+    return found.sort_values(["curve", "cycle"], key=by, ignore_index=True)
+
+
+def per_curve(frame: pd.DataFrame, metric: str, keys: list[str] | None = None) -> pd.DataFrame:
+    """Return the rows of a metric, one per run and cycle, with the name of the curve in the column `curve`."""
+    rows = rows_of(frame, metric).dropna(subset="value")
+    return rows.assign(curve=_names(rows, _telling(rows, keys)))
+
+
+def _telling(rows: pd.DataFrame, keys: list[str] | None) -> list[str]:
+    """Return the keys that distinguish curves: the given ones, or those that differ; the layer if there are none."""
+    return (keys_of(rows) if keys is None else keys) or ["layer"]
+
+
+def _names(rows: pd.DataFrame, keys: list[str]) -> pd.Series[str]:
+    """Return the name of the curve of each row."""
+    groups = rows.groupby(keys, observed=True, sort=False, dropna=False)
+    return groups.ngroup().map({place: named(keys, values) for place, (values, _) in enumerate(groups)})
 
 
 def bounded(found: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return intervals of a metric without values that it cannot have: those of shares end at 0 and 1."""
-    return found.assign(low=found["low"].clip(0, 1), high=found["high"].clip(0, 1)) if is_share(metric) else found
+    if not is_share(metric):
+        return found
+    low, high = found["low"].clip(lower=0), found["high"].clip(upper=1)
+    return found.assign(low=low.clip(upper=found["mean"]), high=high.clip(lower=found["mean"]))
 
 
 def _same(frame: pd.DataFrame, keys: list[str], values: Sequence[Any]) -> pd.DataFrame:
@@ -158,8 +236,26 @@ def interval(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return found.assign(low=found["mean"] - half, high=found["mean"] + half)
 
 
+def halves(found: pd.DataFrame) -> list[pd.Series[float]]:
+    """Return how far intervals extend below and above the mean; 0 where there is no interval."""
+    return [(found["mean"] - found["low"]).fillna(0), (found["high"] - found["mean"]).fillna(0)]
+
+
+def student(values: pd.Series[float], share: bool = False) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of some runs, as `interval` does; within 0 and 1 for a share."""
+    from scipy.special import stdtrit
+
+    if len(values) < LEAST:
+        return float("nan"), float("nan")
+    mean, error = float(values.mean()), float(values.std()) / len(values) ** 0.5
+    half = error * float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    low, high = (max(0.0, mean - half), min(1.0, mean + half)) if share else (mean - half, mean + half)
+    return min(low, mean), max(high, mean)
+
+
 def last(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the rows of a metric (by its complete name) at the last cycle in which each run has it."""
+    frame = strategies(frame, metric)
     rows = frame[(frame["metric"] == metric) & frame["value"].notna()]
     groups = [*varied(rows), "layer", "run"]
     return rows[rows["cycle"] == rows.groupby(groups, observed=True, dropna=False)["cycle"].transform("max")]
@@ -168,8 +264,8 @@ def last(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 def last_means(frame: pd.DataFrame, metric: str, keys: list[str]) -> pd.DataFrame:
     """Return the metric at the last cycle, by the given keys: mean over runs, standard error, 95 % interval, runs."""
     refuse_unknown(frame, keys)
-    rows_of(frame, metric)
-    return bounded(interval(last(frame, f"{metric}.mean"), keys), metric)
+    name = str(rows_of(frame, metric)["metric"].iloc[0])
+    return bounded(interval(last(frame, name), keys), metric)
 
 
 def refuse_unknown(frame: pd.DataFrame, keys: list[str]) -> None:
@@ -181,6 +277,7 @@ def refuse_unknown(frame: pd.DataFrame, keys: list[str]) -> None:
 
 def facets(frame: pd.DataFrame, metric: str, used: list[str]) -> list[tuple[str, pd.DataFrame]]:
     """Return the parts of the log for the panels of a figure: one per combination of the unused keys and layers."""
+    frame = strategies(frame, metric)
     rows = rows_of(frame, metric)
     keys = keys_of(rows)
     rest: list[str] = []
@@ -204,31 +301,18 @@ def _part(frame: pd.DataFrame, metric: str, where: dict[str, Any]) -> pd.DataFra
     """Return the rows of a point; with a layer, without this metric of other layers, whose other metrics stay."""
     layer = where.pop("layer", None)
     part = _same(frame, list(where), list(where.values()))
-    others = (part["layer"] != layer) & part["metric"].astype(str).str.startswith(f"{metric}.")
+    name, logged_ = bare(metric), part["metric"].astype(str)
+    others = (part["layer"] != layer) & ((logged_ == name) | logged_.str.startswith(f"{name}."))
     return part if layer is None else part[~others]
 
 
-def plain_metric(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return a metric with one number per layer, by curve and cycle: mean over runs with its interval."""
-    rows = frame[(frame["metric"] == metric) & frame["value"].notna()]
-    if rows.empty:
-        raise UserError(f"no layer has the metric “{metric}”", hint=nearest(metric, _metrics(frame)))
-    keys = keys_of(rows) or ["layer"]
-    found = interval(rows, [*keys, "cycle"]).sort_values("cycle", kind="stable", ignore_index=True)
-    return found.assign(curve=[named(keys, values) for values in found[keys].itertuples(index=False)])
-
-
-def _metrics(frame: pd.DataFrame) -> list[str]:
-    return sorted(map(str, frame["metric"].unique()))
-
-
 def rates(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the increase of a counter per cycle, since the previous measured cycle or since the beginning."""
+    """Return the increase of a counter per cycle, since the previous measured cycle or the beginning, per curve."""
     rows = frame[frame["metric"] == metric].copy()
     groups = rows.groupby([*varied(rows), "layer", "run"], observed=True, dropna=False)
     added = rows["value"] - groups["value"].shift(fill_value=0.0)
     rows["value"] = added / (rows["cycle"] - groups["cycle"].shift(fill_value=0))
-    return plain_metric(rows.assign(metric=metric), metric)
+    return per_curve(rows, metric)
 
 
 def time_to(
@@ -245,7 +329,8 @@ def time_to(
     rows = rows_of(frame, metric)
     keys = keys_of(rows) or ["layer"]
     found = [
-        {"curve": named(keys, values), "threshold": threshold} | _reached(part, threshold, metric.endswith("error"))
+        {"curve": named(keys, values), "threshold": threshold}
+        | _reached(part, threshold, bare(metric).endswith("error"))
         for values, part in rows.groupby(keys, observed=True, sort=False, dropna=False)
         for threshold in thresholds
     ]

@@ -21,7 +21,7 @@ from golfsim._version import __version__
 from golfsim.compare import comparison, verdict
 from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
-from golfsim.report import figures, fitting, sections, style
+from golfsim.report import figures, fitting, numbers, sections, style
 from golfsim.runs import results
 from golfsim.sim.log import note_of
 
@@ -141,7 +141,9 @@ def _command(found: results.Results, title: str | None, by: str | None, target: 
 
 
 def _compared(frame: pd.DataFrame, by: str | None) -> tuple[Comparison | None, str]:
-    """Return the comparison of accuracy, or why there is none."""
+    """Return the comparison of accuracy, or why there is none; without a layer that learns nothing is missing."""
+    if not numbers.has(frame, "accuracy.mean") and (by is None or by in frame):
+        return None, ""
     try:
         return comparison.compare(frame, by), ""
     except UserError as error:

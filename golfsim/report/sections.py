@@ -24,7 +24,10 @@ from golfsim.sim.log import SCENARIO
 if TYPE_CHECKING:
     import pandas as pd
 
-FIRST = ("accuracy.mean", "error.mean", "auc.mean", "f1.mean", "spent.max", "messages.sent", "bytes.sent")
+FIRST = (
+    "accuracy.mean", "error.mean", "auc.mean", "f1.mean", "label.linear", "membership.advantage", "spent.max",
+    "messages.sent", "bytes.sent",
+)  # fmt: skip
 # Left out of tables: metrics of spread, and metrics with many values.
 LEFT_OUT = re.compile(r"\.(std|q\d+|min|max)$|^(confusion|roc|messages|bytes)\.|^online$")
 MOST_METRICS = 10

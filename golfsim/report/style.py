@@ -40,6 +40,9 @@ STYLE: Any = {
     "grid.linewidth": 0.6,
     "svg.fonttype": "none",
     "svg.hashsalt": "golfsim",
+    "hatch.linewidth": 0.6,
+    "pdf.fonttype": 42,  # fonts are embedded as TrueType: publishers refuse the default, Type 3
+    "ps.fonttype": 42,
     "savefig.dpi": 300,
 }
 # Okabe & Ito, without yellow, which is hard to see on paper; green is late, since some readers confuse it with blue
@@ -52,6 +55,7 @@ OFFLINE = "0.85"
 GRID = "make them with plt.subplots or figure.add_subplot"
 NOTE_STYLE: Any = {"fontsize": 7, "color": GREY, "wrap": True}
 KEYS = {"nodes.number": "nodes", "nodes.records": "records per node", "data.train": "training records"}
+FORMATS = ("png", "svg", "pdf")
 SHARE_MARGIN = 0.03
 LONGEST = 44  # letters of a label: what fits into a column of a paper
 
@@ -257,13 +261,18 @@ def thousands(value: float, largest: float | None = None) -> str:
 
 
 def save(ax: Axes, folder: Path, name: str) -> list[Path]:
-    """Write the figure of the axes as PNG and SVG and close it."""
+    """Write the figure of the axes as PNG, SVG and PDF, and close it."""
+    return saved(ax, [folder / f"{name}.{kind}" for kind in FORMATS])
+
+
+def saved(ax: Axes, paths: list[Path]) -> list[Path]:
+    """Write the figure of the axes to files, in the formats of their endings, and close it."""
     import matplotlib.pyplot as plt
 
-    figure: Any = ax.figure
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg")]
+    figure: Any = ax.figure.figure
+    dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same figure gives the same bytes
     with styled():
         for path in paths:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+            figure.savefig(path, metadata=dates.get(path.suffix))
     plt.close(figure)
     return paths

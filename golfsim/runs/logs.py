@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from golfsim.core.columns import COLUMNS
+from golfsim.core.columns import ABOUT_LAYERS, COLUMNS
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
 from golfsim.core.paths import text_of
-from golfsim.sim.log import ABOUT, CLASSES, LOG, NOTE, no_such_table, noted
+from golfsim.sim import events
+from golfsim.sim.log import ABOUT, CLASSES, LOG, NOTE, TEXT, no_such_table, noted
 from golfsim.sim.tables import beside, columns_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NOT_POINT = ("path", "run", "seed", *ABOUT_LAYERS)
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
     import pandas as pd
     import pyarrow as pa
 
-    pieces, tables, notes, classes = _readable(pieces, list(columns))
+    pieces, tables, notes, classes, happened = _readable(pieces, list(columns))
     sizes = [table.num_rows for table in tables]
     whole: pd.DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     words = [column for column in ("layer", "metric") if column in columns]
@@ -141,11 +144,17 @@ def frame_of(pieces: list[Piece], columns: Sequence[str] = COLUMNS) -> pd.DataFr
         else:  # numbers, texts and missing values may occur in one column
             codes, different = pd.factorize(pd.Series(values, dtype=object))
             whole[name] = pd.Categorical.from_codes(codes.repeat(sizes), different.infer_objects())
-    return noted(whole, notes, classes)
+    points = [{key: value for key, value in piece.values.items() if key not in NOT_POINT} for piece in pieces]
+    return events.marked(noted(whole, notes, classes), zip(points, happened, strict=True))
 
 
-def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], list[Any], list[str], list[Sequence[str]]]:
-    """Return the pieces that can be read, with rows, notes and classes. A damaged run is named and left out."""
+def _readable(
+    pieces: list[Piece], columns: list[str]
+) -> tuple[list[Piece], list[Any], list[str], list[Sequence[str]], list[list[events.Event]]]:
+    """Return the pieces that can be read, with rows, notes, classes and events.
+
+    A damaged run is named in a warning and left out.
+    """
     found, errors = [], []
     for piece in pieces:
         try:
@@ -156,7 +165,8 @@ def _readable(pieces: list[Piece], columns: list[str]) -> tuple[list[Piece], lis
         raise errors[0]
     for wrong in errors:
         warnings.warn(f"{wrong.what}; this run is left out, and golfsim run repeats it", stacklevel=4)
-    return [one[0] for one in found], [one[1] for one in found], [one[2] for one in found], [one[3] for one in found]
+    readable, tables, notes, classes, happened = zip(*found, strict=True)
+    return list(readable), list(tables), list(notes), list(classes), list(happened)
 
 
 def _labels(layers: pd.Series, labels: list[Any], sizes: list[int]) -> pd.Series:
@@ -178,8 +188,8 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str, list[str]]:
-    """Return the rows of a log or of a table next to it, its note, and the names of its classes."""
+def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str, list[str], list[events.Event]]:
+    """Return the rows of a log or of a table next to it, its note, the names of its classes, and its events."""
     import pyarrow.parquet as pq
 
     expected = about(file.parent).get("sha256", {}).get(file.name)
@@ -197,9 +207,10 @@ def _rows_of(file: Path, columns: list[str]) -> tuple[Any, str, list[str]]:
         raise UserError(f"{file}: not a golfsim log: {(str(error) or type(error).__name__).splitlines()[0]}") from None
     if wrong:
         raise UserError(f"{file}: not a golfsim log: the column “{wrong[0]}” has another type")
-    stated = table.schema.metadata or {}
-    note = stated.get(NOTE.encode(), b"").decode("utf-8", "replace")
-    return table.replace_schema_metadata(None), note, _classes(stated.get(CLASSES.encode(), b""))
+    metadata = table.schema.metadata or {}
+    note, scenario = (metadata.get(name.encode(), b"").decode("utf-8", "replace") for name in (NOTE, TEXT))
+    classes = _classes(metadata.get(CLASSES.encode(), b""))
+    return table.replace_schema_metadata(None), note, classes, events.of_text(scenario)
 
 
 def _classes(stated: bytes) -> list[str]:

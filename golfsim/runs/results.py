@@ -11,11 +11,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from golfsim.core.columns import ABOUT_LAYERS
 from golfsim.core.errors import UserError
 from golfsim.core.paths import text_of
 from golfsim.core.tables import flat
-from golfsim.runs.logs import Piece, about, frame_of, further, pieces_of
+from golfsim.runs.logs import NOT_POINT, Piece, about, frame_of, further, pieces_of
 from golfsim.sim.log import SCENARIO
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 RESULTS = "results"  # the column that distinguishes folders
 DATA = ("data.set", "data.file")  # keys that state the training data
-NOT_POINT = ("path", "run", "seed", *ABOUT_LAYERS)
 
 
 @dataclass(frozen=True)

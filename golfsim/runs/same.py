@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from golfsim.core.columns import COLUMNS
 from golfsim.core.words import counted
 from golfsim.runs.logs import Piece, frame_of, further
-from golfsim.runs.results import NOT_POINT, find
+from golfsim.runs.results import find
 from golfsim.sim.tables import FILES, columns_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _by_name(folder: Path) -> dict[str, Piece]:
 def _name(piece: Piece, point: dict[str, Any]) -> str:
     """Return the point, number and seed of a run as text."""
     frame = frame_of([piece])
-    own = {key: piece.values.get(key, frame[key].iloc[0] if len(frame) else 0) for key in NOT_POINT[1:]}
+    own = {key: piece.values.get(key, frame[key].iloc[0] if len(frame) else 0) for key in ("run", "seed")}
     return ", ".join(f"{key} = {value if isinstance(value, str) else json.dumps(value, default=int)}"
                      for key, value in (point | own).items())  # fmt: skip
 

@@ -9,8 +9,7 @@ from typing import Any
 from golfsim.core.errors import UserError
 from golfsim.core.paths import INDEX
 from golfsim.core.words import counted
-from golfsim.runs.logs import damage
-from golfsim.runs.results import NOT_POINT
+from golfsim.runs.logs import NOT_POINT, damage
 from golfsim.runs.store import SHORT, WHOLE, Entry, Store
 
 STATES = ("complete", "damaged", "interrupted", "failed", "running", "missing")

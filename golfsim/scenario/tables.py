@@ -83,14 +83,15 @@ class PlotConfig(Settings):
 
     kind: Literal["convergence", "heatmap", "lines", "bars", "privacy-utility", "none"] = Field(
         "convergence",
-        description="“convergence”: curves over cycles. “heatmap”, “lines”, “bars”: the last cycle over a sweep as "
-        "heat map, lines, or points with error bars. “privacy-utility”: accuracy over ε, with label recovery below. "
-        "“none”: no plot",
+        description="“convergence”: curves of a metric over cycles. “heatmap”, “lines”, “bars”: the last cycle over a "
+        "sweep as heat map, lines, or points with error bars. “privacy-utility”: accuracy over ε, with the attacks "
+        "below. “none”: no plot",
     )
-    metric: str | tuple[str, ...] = Field(
-        "accuracy",
-        description="the metric to draw, as mean over nodes and runs, in all plots but convergence; several metrics "
-        "are distinguished by “metric” in rows, columns or lines",
+    metric: str | tuple[str, ...] | None = Field(
+        None,
+        description="the metric to draw, as mean over nodes and runs, with or without “.mean”; several metrics are "
+        "distinguished by “metric” in rows, columns or lines. Default: accuracy; for convergence the error or, without "
+        "a layer that learns, the overlay, else the first metric of the layers",
     )
     layer: str | None = Field(None, description="the layer to draw; default: all layers that have the metric")
     rows: str | None = Field(

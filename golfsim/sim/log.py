@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from golfsim.core.columns import COLUMNS
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum, write_whole
+from golfsim.sim.events import Event, marked
 from golfsim.sim.tables import NodeTable, beside
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LOG, SCENARIO, ABOUT = "log.parquet", "scenario.toml", "run.json"
+TEXT = "golfsim.scenario"  # in the metadata of a log: the scenario as run
 NOTE = "golfsim.note"  # in the metadata of a log and in the attrs of its frame
 CLASSES = "golfsim.classes"  # likewise: the names of the classes
 
@@ -23,11 +25,14 @@ CLASSES = "golfsim.classes"  # likewise: the names of the classes
 class Log:
     """The rows of one run, in memory until they are written; `note` is a statement that every figure must show."""
 
-    def __init__(self, run: int, seed: int, note: str = "", classes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, run: int, seed: int, note: str = "", classes: Sequence[str] = (), events: Sequence[Event] = ()
+    ) -> None:
         self.run = run
         self.seed = seed
         self.note = note
         self.classes = list(classes)
+        self.events = list(events)  # that figures mark
         self.cycles: list[int] = []
         self.names: list[tuple[str, str]] = []  # layer, metric
         self.values: list[float] = []
@@ -42,7 +47,7 @@ class Log:
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""
-        return noted(self._table().to_pandas(), [self.note], [self.classes])
+        return marked(noted(self._table().to_pandas(), [self.note], [self.classes]), [({}, self.events)])
 
     def nodes(self) -> pd.DataFrame:
         """Return the states of the followed nodes: cycle, layer, node, online, error."""
@@ -84,7 +89,7 @@ class Log:
         import pyarrow.parquet as pq
 
         folder.mkdir(parents=True, exist_ok=True)
-        about_log = {"golfsim.scenario": scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
+        about_log = {TEXT: scenario, "golfsim.seed": str(self.seed), NOTE: self.note}
         about_log[CLASSES] = json.dumps(self.classes, ensure_ascii=False)
         table = self._table().replace_schema_metadata(about_log)
         write_whole(folder / SCENARIO, lambda path: path.write_text(scenario, encoding="utf-8"))

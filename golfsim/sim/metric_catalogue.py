@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from golfsim.core.metrics import SUMMARY, Metric
 from golfsim.network import transport
 from golfsim.protocol import base, loading
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
-from golfsim.protocol.records import Published
+from golfsim.protocol.records import Published, RawRecords
 from golfsim.scenario.catalogue import Entry
 from golfsim.scenario.reference import table
 from golfsim.sim import attacks, observers, overlay_stats
 from golfsim.sim import metrics as predictions
+
+if TYPE_CHECKING:
+    from golfsim.scenario.model import Scenario
 
 WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layers", "overlays"
 PUBLISHED = "published records"
@@ -41,8 +44,8 @@ one is. It is empty where this depends on the question.
 These names are used
 
 - in `[stop]`, in full and after the name of the layer: `when = "learning.error.mean < 0.1"`,
-- in `[plot]`, which draws means only, without `.mean`: `metric = "error"`,
-- in `golfsim compare --metric`, in full or, for a mean, without `.mean`,
+- in `[plot]`, in full or, for a mean, without `.mean`: `metric = "error"`,
+- in `golfsim plot --metric` and `golfsim compare --metric`, in the same way,
 - in the column `metric` of the table that `golfsim.load` returns.
 
 A protocol of your own declares its metrics in the class attribute `metrics`, a tuple of `golfsim.protocol.Metric`.
@@ -67,6 +70,33 @@ def of_layer(protocol: type[base.Protocol[Any]]) -> tuple[Metric, ...]:
     """Return all metrics that the log may have of a layer of this protocol."""
     of_kind = (metric for kind, (_, found) in KINDS.items() if issubclass(protocol, kind) for metric in found)
     return (*transport.METRICS, *of_kind, *protocol.metrics)
+
+
+def of_scenario(scenario: Scenario) -> dict[str, list[Metric]]:
+    """Return the metrics that the log of a scenario has, by layer: those that its layers declare and `[observe]` asks
+    for. A layer that measures something and declares no metric is not included, since its metrics are unknown.
+    """
+    layers = scenario.stack(scenario.seed, RawRecords.stand_in() if scenario.data else None)
+    found = {name: _asked(scenario, type(layer)) for name, layer in layers.items() if not _undeclared(layer)}
+    return found | {WORLD: list(observers.WORLD_METRICS)}
+
+
+def _undeclared(layer: base.Protocol[Any]) -> bool:
+    return type(layer).observe is not base.Protocol.observe and not layer.metrics
+
+
+def _asked(scenario: Scenario, protocol: type[base.Protocol[Any]]) -> list[Metric]:
+    """Return the metrics of a protocol without those that `[observe]` does not ask for."""
+    observe = scenario.observe
+    measured: dict[tuple[Metric, ...], bool] = {
+        observers.METRICS: scenario.data is not None,
+        attacks.MEMBERSHIP_METRICS: "membership" in observe.attacks,
+        attacks.LABEL_METRICS: "label" in observe.attacks,
+        overlay_stats.METRICS: observe.overlay is not None,
+    }
+    absent = {metric.name for group, there in measured.items() if not there for metric in group}
+    absent |= {metric.name for metric in predictions.METRICS if metric.name.split(".")[0] not in observe.metrics}
+    return [metric for metric in of_layer(protocol) if metric.name not in absent or metric in protocol.metrics]
 
 
 def find(logged: str) -> Metric | None:

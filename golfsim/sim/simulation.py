@@ -16,6 +16,7 @@ from golfsim.protocol.base import Protocol
 from golfsim.protocol.checking import check_layer, check_state
 from golfsim.scenario.model import Scenario
 from golfsim.sim.build import build
+from golfsim.sim.events import of_scenario
 from golfsim.sim.invariants import Watch, check_models
 from golfsim.sim.log import Log
 from golfsim.sim.observers import spent_by_unit
@@ -43,7 +44,7 @@ class Simulation:
         self.world, self.raw, self.layers = built.world, built.raw, built.layers
         self.data_digest, self.features, self.scaling = built.digest, built.features, built.scaling
         self.observer = built.observer
-        self.log = Log(run, self.seed, built.note, built.classes)
+        self.log = Log(run, self.seed, built.note, built.classes, of_scenario(scenario))
         self.log.tables = self.observer.tables(self.world, list(self.layers))
         self.latest: dict[str, dict[str, float]] = {}
         self.world.pipeline = self.pipeline = Pipeline(self.layers.values(), threads)

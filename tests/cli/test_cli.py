@@ -91,7 +91,7 @@ def test_a_run_leaves_log_scenario_facts_and_figure(golfsim_, learning, tmp_path
     files = sorted(str(path.relative_to(tmp_path / "r")) for path in (tmp_path / "r").rglob("*.*"))
     folders = [run_at(tmp_path / "r", run).name for run in (1, 2)]
     figure = "convergence,cycles=3,runs=2"
-    assert files == [f"{figure}.png", f"{figure}.svg", "index.sqlite"] + [
+    assert files == [f"{figure}.pdf", f"{figure}.png", f"{figure}.svg", "index.sqlite"] + [
         f"{folder}/{name}" for folder in folders for name in ("log.parquet", "run.json", "scenario.toml")
     ]
     facts = about(tmp_path / "r", 2)
@@ -140,6 +140,24 @@ def test_a_scenario_without_a_figure_names_none(golfsim_, averaging, tmp_path):
     _, out, _ = golfsim_(*words)
     assert "nothing to do" in out
     assert "figure" not in out
+
+
+def test_a_scenario_without_a_learner_gets_its_figure_too(golfsim_, averaging, tmp_path):
+    written(averaging, tree(NEWSCAST, AVERAGES, nodes=10, cycles=5))
+    assert golfsim_("run", averaging, "--out", tmp_path / "r")[0] == 0
+    assert "variance" in (tmp_path / "r/convergence.svg").read_text(encoding="utf-8")
+    assert golfsim_("run", averaging, "--out", tmp_path / "r", "--set", "observe.overlay=1")[0] == 0
+    assert "share of dead links" in (tmp_path / "r/convergence,observe.overlay=1.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_metric_to_plot_that_no_layer_has_is_refused_before_the_run(golfsim_, averaging, tmp_path, command):
+    table = tomllib.loads(averaging.read_text()) | {"plot": {"metric": "varianse"}}
+    out = ["--out", tmp_path / "r"] if command == "run" else []
+    code, _, err = golfsim_(command, written(averaging, table), *out)
+    assert code == 2
+    assert "plot.metric: no layer has the metric “varianse”\n    did you mean “variance”? valid: bytes.sent, " in err
+    assert not (tmp_path / "r").exists()
 
 
 def test_results_go_to_the_working_folder_by_default(golfsim_, averaging, tmp_path, monkeypatch):

@@ -105,7 +105,44 @@ def test_another_metric_can_be_drawn_and_without_quantiles():
 def test_a_metric_that_no_layer_has_is_reported():
     with pytest.raises(UserError, match="no layer has the metric “eror”") as caught:
         figures.convergence(frame("learning"), "eror")
-    assert caught.value.hint == "did you mean “error”?"
+    assert caught.value.hint == "did you mean “error”? valid: error, online"
+
+
+def one_number(metric, runs=3):
+    """A log with one number per layer and cycle, as an author's own protocol has it."""
+    rows = [(run, cycle, "mine", metric, run / cycle) for run in range(1, runs + 1) for cycle in CYCLES]
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
+
+
+@pytest.mark.parametrize("name", ["weight", "weight.mean", "links.dead"])
+@pytest.mark.parametrize("asked", ["{}", "{}.mean"])
+def test_a_metric_of_the_authors_own_is_drawn_with_or_without_mean_in_its_name(name, asked):
+    ax = figures.convergence(one_number(name), asked.format(name.removesuffix(".mean")))
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [2 / cycle for cycle in CYCLES])
+    assert ax.get_ylabel() == {"links.dead": "share of dead links"}.get(name, "weight")
+
+
+@pytest.mark.parametrize("asked", ["weight", "weight.mean"])
+def test_such_a_metric_is_drawn_over_a_sweep_as_well(asked):
+    rows = pd.concat([one_number("weight").assign(size=size) for size in (1, 2)], ignore_index=True)
+    lines = figures.lines(rows, "size", metric=asked).lines
+    np.testing.assert_allclose(np.asarray(lines[0].get_ydata(), float), [2 / 1000, 2 / 1000])
+
+
+def test_the_plot_of_a_scenario_has_the_stated_metric_and_layer_also_over_cycles():
+    rows = pd.concat([frame("a", "b", metric=metric) for metric in ("error", "accuracy")])
+    ax = figures.of(PlotConfig(metric="accuracy", layer="b"), rows)
+    assert ax.get_ylabel() == "accuracy"
+    assert [line.get_label() for line in ax.lines] == ["b"]
+    assert figures.of(PlotConfig(), rows).get_ylabel() == "0-1 error on the test set"
+
+
+def test_without_an_error_the_plot_is_that_of_the_overlay_or_of_the_first_own_metric():
+    sent = one_number("messages.sent").assign(value=1.0)
+    dead = one_number("links.dead")
+    assert figures.of(PlotConfig(), pd.concat([sent, dead])).get_ylabel() == "share of dead links"
+    assert figures.of(PlotConfig(), pd.concat([sent, one_number("weight")])).get_ylabel() == "weight"
+    assert figures.of(PlotConfig(), sent).get_ylabel() == "messages per cycle"
 
 
 def test_axes_of_the_users_own_are_drawn_into():
@@ -130,27 +167,34 @@ def test_nothing_global_is_altered(tmp_path):
     pd.testing.assert_frame_equal(rows, untouched)
 
 
-def test_png_and_svg_are_written_and_the_svg_is_the_same_each_time(tmp_path):
+def test_png_svg_and_pdf_are_written_and_the_same_each_time(tmp_path):
     first, second = (figures.save(figures.convergence(frame("a", "b")), tmp_path, name) for name in ("one", "two"))
-    assert [path.name for path in first] == ["one.png", "one.svg"]
+    assert [path.name for path in first] == ["one.png", "one.svg", "one.pdf"]
     assert first[0].read_bytes().startswith(b"\x89PNG")
     svg = first[1].read_text(encoding="utf-8")
     assert "<svg" in svg
     assert ">cycle<" in svg
-    assert svg == second[1].read_text(encoding="utf-8")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 def test_bands_that_would_hide_each_other_are_left_out():
-    def frame_of(curves):
+    def frame_of(curves, apart):
         rows = [
-            {"run": 1, "seed": 1, "cycle": 1, "layer": f"layer{i}", "metric": f"error.{name}", "value": value}
+            {
+                "run": 1,
+                "seed": 1,
+                "cycle": 1,
+                "layer": f"layer{i}",
+                "metric": f"error.{name}",
+                "value": value + i * apart,
+            }
             for i in range(curves)
             for name, value in (("mean", 0.2), ("q05", 0.1), ("q95", 0.3))
         ]
         return pd.DataFrame(rows)
 
-    for count, bands in ((1, 1), (3, 3), (4, 0)):
-        ax = figures.convergence(frame_of(count))
+    for count, apart, bands in ((1, 0, 1), (2, 0, 2), (3, 0, 0), (3, 0.3, 3), (4, 0.3, 0)):
+        ax = figures.convergence(frame_of(count, apart))
         assert len(ax.collections) == bands
         mpl.pyplot.close(ax.figure)
 
@@ -413,3 +457,122 @@ def test_a_notebooks_backend_that_becomes_interactive_with_its_first_figure_stay
     where = os.environ | {"MPLBACKEND": "module://waking", "PYTHONPATH": str(tmp_path)}
     found = subprocess.run([sys.executable, "-c", code], env=where, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "True"
+
+
+def strategies(count, spread, runs=3):
+    """Curves that lie close together, of runs that differ by `spread`."""
+    rows = [
+        (run, cycle, f"strategy {n}", "error.mean", 0.3 + 0.01 * n + spread * run)
+        for n in range(count) for run in range(1, runs + 1) for cycle in range(1, 31)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["run", "cycle", "layer", "metric", "value"])
+
+
+def test_intervals_of_five_strategies_are_bars_at_different_cycles_where_bands_would_hide_each_other():
+    ax = figures.convergence(strategies(5, 0.05))
+    bars = [container.lines[2][0].get_segments() for container in ax.containers]
+    assert len(bars) == 5
+    assert all(len(own) == curves.BARS for own in bars)
+    places = [segment[0][0] for own in bars for segment in own]
+    assert len(set(places)) == len(places)
+    assert "95 % interval of the mean" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert curves.bands(numbers.curves(strategies(5, 0.05))) == {"bars"}
+    assert curves.bands(numbers.curves(strategies(5, 0.0001))) == {"runs"}  # narrow bands hide nothing
+    assert curves.bands(numbers.curves(strategies(9, 0.05))) == set()
+
+
+def test_an_interval_of_shares_stays_within_0_and_1_and_that_of_other_metrics_does_not():
+    rows = strategies(1, 0.0)
+    rows["value"] = rows["run"].map({1: 0.0, 2: 0.01, 3: 0.9})
+    assert numbers.curves(rows)[["low", "high"]].iloc[0].tolist() == [0, 1]
+    (dark,) = figures.convergence(rows).collections
+    heights = dark.get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (0, 1)
+    free = numbers.curves(rows.assign(metric="age.mean"), "age")
+    assert free["low"].max() < 0
+    assert free["high"].min() > 1
+
+
+def test_the_drawn_interval_is_that_of_the_numbers():
+    rows = frame("learning", runs=4)
+    values = rows[(rows["metric"] == "error.mean") & (rows["cycle"] == 10)]["value"]
+    found = numbers.curves(rows).set_index("cycle").loc[10]
+    np.testing.assert_allclose(numbers.student(values), (found["low"], found["high"]))
+
+
+def test_a_curve_has_one_name_and_colour_in_all_panels_also_where_others_are_missing():
+    points = [("x", 1.0), ("x", 2.0), ("y", 2.0)]
+    rows = pd.concat([frame("a").assign(case=case, epsilon=e) for case, e in points], ignore_index=True)
+    ax = curves.small_multiples(rows, "case")
+    first, second = (panel for panel in ax.figure.axes if panel.get_visible())
+    assert [line.get_label() for line in second.lines] == ["ε = 2"]
+    assert to_rgb(second.lines[0].get_color()) == to_rgb(first.lines[1].get_color())
+
+
+def happening(rows, *events):
+    rows.attrs["golfsim.events"] = [dict(zip(("kind", "from", "until"), event, strict=True)) for event in events]
+    return rows
+
+
+def test_crashes_and_partitions_are_marked_and_named_in_the_legend():
+    rows = happening(frame("learning"), ("crash", 10, 10), ("partition", 20, 100), ("joins", 5000, 6000))
+    ax = figures.convergence(rows)
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert words[-2:] == ["crash, cycle 10", "partition, cycles 20–100"]  # the run has ended before the joins
+    assert ax.lines[-1].get_xdata() == [10, 10]
+    (span,) = [patch for patch in ax.patches if patch.get_hatch()]
+    assert (span.get_x(), span.get_x() + span.get_width()) == (20, 100)
+
+
+def test_the_axis_is_linear_if_an_event_is_late():
+    assert figures.convergence(happening(frame("a"), ("crash", 10, 10))).get_xscale() == "log"
+    late = happening(frame("a"), ("crash", 500, 500))
+    assert figures.convergence(late).get_xscale() == "linear"
+    assert figures.convergence(late, log=True).get_xscale() == "log"
+
+
+def test_an_event_of_one_case_is_marked_in_its_panel_only():
+    rows = happening(swept(key="case"), ("crash", 10, 10))
+    rows.attrs["golfsim.events"][0]["where"] = {"case": "b"}
+    ax = curves.small_multiples(rows, "case")
+    assert [len(panel.lines) for panel in ax.figure.axes] == [1, 2]
+
+
+def test_own_axes_get_our_style_and_a_legend_that_overlaps_nothing():
+    figure, axes = mpl.pyplot.subplots(2, 2, figsize=(7, 6))
+    many = strategies(5, 0.05)
+    for ax in axes.flat:
+        assert figures.convergence(many, ax=ax) is ax
+    figure.canvas.draw()
+    ax = axes[0, 0]
+    assert not ax.spines["top"].get_visible()
+    assert ax.xaxis.label.get_size() == 8
+    assert ax.get_xticklabels()[0].get_size() == 7
+    boxes = [one.get_legend().get_window_extent() for one in axes.flat]
+    others = [one.get_window_extent() for one in axes.flat]
+    assert not any(box.overlaps(other) for box in boxes for other in others)
+    assert all(box.y0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+@pytest.mark.parametrize("draw", [lambda rows, ax: curves.small_multiples(rows, "data.set", ax=ax),
+                                  lambda rows, ax: curves.overlay(rows, ax=ax)])  # fmt: skip
+def test_several_panels_take_the_place_of_own_axes_which_are_returned(draw):
+    rows = swept()
+    dead = rows[rows["metric"] == "error.mean"].assign(metric="links.dead")
+    _, axes = mpl.pyplot.subplots(1, 2, figsize=(8, 3))
+    assert draw(pd.concat([rows, dead], ignore_index=True), axes[1]) is axes[1]
+    figure = axes[1].figure
+    figure.canvas.draw()
+    (part,) = figure.subfigs
+    inside = [one for one in part.axes if one.get_visible()]
+    assert any(one.lines for one in inside)
+    assert all(one.get_window_extent().x0 > axes[0].get_window_extent().x1 for one in inside)
+
+
+def test_fonts_are_embedded_in_a_pdf_as_truetype(tmp_path):
+    path = figures.save(figures.convergence(frame("a")), tmp_path, "figure")[2]
+    content = path.read_bytes()
+    assert content.startswith(b"%PDF")
+    assert b"/FontFile2" in content  # an embedded TrueType font
+    assert b"/CIDFontType2" in content
+    assert b"/Type3" not in content

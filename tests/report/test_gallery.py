@@ -65,7 +65,7 @@ def test_all_of_them_can_be_written_and_nothing_global_is_altered(drawings, tmp_
     before = copy.deepcopy(dict(mpl.rcParams))
     for drawing in drawings:
         paths = drawing.save(tmp_path)
-        kinds = [".gif"] if drawing.kind == "animation" else [".png", ".svg"]
+        kinds = [".gif"] if drawing.kind == "animation" else [".png", ".svg", ".pdf"]
         assert [path.suffix for path in paths] == kinds, drawing.name
         assert all(path.stat().st_size > 1000 for path in paths)
         assert len(drawing.data), drawing.name
@@ -85,6 +85,32 @@ def test_captions_are_sentences_that_say_over_how_many_nodes_and_runs(drawings):
 def test_a_log_without_a_learner_gets_no_learning_figures():
     names = [drawing.name for drawing in fitting(finished(tree(PEERS)).log.frame())]
     assert names == ["messages"]
+
+
+def test_a_log_without_a_learner_gets_the_figures_of_its_overlay_and_of_the_metrics_of_its_layers():
+    own = {"name": "mine", "use": "user_protocols/averaging.py:Averaging", "peers": "peers"}
+    run = finished(tree(PEERS, own, observe={"every": 1, "overlay": 1}))
+    found = {drawing.name: drawing for drawing in fitting(run.log.frame())}
+    assert list(found) == ["convergence-variance", "messages", "overlay", "degrees"]
+    assert found["convergence-variance"].title == "Variance"
+    assert "measured nodes" not in found["convergence-variance"].caption
+
+
+def test_attacks_on_members_are_drawn_over_cycles_as_those_on_labels():
+    layers = [PEERS, PUBLISHED, LEARNING | {"records": "published"}]
+    observe = {"every": 1, "attacks": ["label", "membership"]}
+    frame = finished(learning_tree(*layers, data=DATA, observe=observe)).log.frame()
+    names = [drawing.name for drawing in fitting(frame)]
+    assert names[:3] == ["convergence", "convergence-label.linear", "convergence-membership.advantage"]
+
+
+def test_attacks_on_members_are_below_the_accuracy_over_epsilon():
+    layers = [PEERS, PUBLISHED, LEARNING | {"records": "published"}]
+    how = {"observe": {"every": 6, "attacks": ["label", "membership"]}, "sweep": {"published.epsilon": [1.0, 10.0]}}
+    found = {d.name: d for d in fitting(single.run(Scenario.of(learning_tree(*layers, data=DATA, **how), HERE)))}
+    assert "membership advantage" in found["privacy-utility"].caption
+    labels = [ax.get_ylabel() for ax in found["privacy-utility"].draw().figure.axes]
+    assert labels == ["accuracy", "share of labels recovered", "membership advantage"]
 
 
 def test_every_figure_and_caption_has_the_note(drawings, whole):

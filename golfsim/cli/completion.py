@@ -25,17 +25,20 @@ FIGURES = (
     "bars",
     "privacy-utility",
     "learning-curve",
+    "differences",
+    "errors",
     "messages",
     "online",
     "overlay",
     "spent",
+    "spent-by-record",
     "degrees",
     "confusion",
     "roc",
     "time-to-accuracy",
+    "time-to-target",
 )  # fmt: skip - of `golfsim plot`
 FORMATS, WIDTHS = ("png", "svg", "pdf"), ("column", "page")
-# fmt: skip - frequent ones; those of a protocol are known only after it is loaded
 KINDS = ("plain", "overlay", "learner")  # of protocols that `golfsim new` writes; the first is the default
 
 

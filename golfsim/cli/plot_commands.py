@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from golfsim.runs.results import Results
+
 KINDS = completion.FIGURES
 SWEPT = ("heatmap", "lines", "bars", "privacy-utility", "learning-curve")  # figures of last values over a sweep
 FORMATS = completion.FORMATS
+DIFFERENCES = "differences"
+TABLES = {"errors": "nodes", "time-to-target": "", "spent-by-record": "spent", "degrees": "degrees"}  # … of a kind
 
 
 def plot(
@@ -47,6 +51,12 @@ def plot(
     x: Annotated[str | None, typer.Option(metavar="KEY", help="Key along the x axis, or between columns.")] = None,
     by: Annotated[str | None, typer.Option(metavar="KEY", help="Key that distinguishes curves, or rows.")] = None,
     col: Annotated[str | None, typer.Option(metavar="KEY", help="Key with one panel per value.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Strategy that differences are relative to. Default: all pairs.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(metavar="VALUE", help="Value of the metric to reach, for time-to-target.")
+    ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
@@ -76,9 +86,17 @@ def plot(
     from golfsim.report import style
     from golfsim.runs import results
 
-    frame = results.find(folders).frame
+    found = results.find(folders)
     with _in_one_line():
-        ax = _drawn(_chosen(frame, layer, where), kind, metric, x, by, col)
+        asked = {"--metric": metric, "--x": x, "--by": by, "--col": col, "--baseline": baseline, "--target": target}
+        _refuse(kind, asked)
+        if kind in TABLES:
+            ax = _of_table(_table(found, kind, layer, where), kind, metric, target)
+        else:
+            frame = _chosen(found.frame, layer, where)
+            ax = (
+                _drawn(frame, kind, metric, x, by, col) if kind != DIFFERENCES else _paired(frame, metric, by, baseline)
+            )
     if width is not None:
         _resize(ax, style.COLUMN if width == "column" else style.PAGE)
     with writing(path):
@@ -187,7 +205,6 @@ def _drawn(frame: pd.DataFrame, kind: str, metric: str | None, x: str | None, by
     x, by, col = (
         None if key is None else _key(frame, key, option) for key, option in ((x, "--x"), (by, "--by"), (col, "--col"))
     )
-    _refuse(kind, {"--metric": metric, "--x": x, "--by": by, "--col": col})
     if kind in SWEPT:
         return _over_sweep(frame, kind, metric, x, by)  # with one panel per value of all other keys
     chosen: dict[str, Any] = {} if metric is None else {"metric": metric}
@@ -195,8 +212,7 @@ def _drawn(frame: pd.DataFrame, kind: str, metric: str | None, x: str | None, by
         return _curves(frame, metric, by, col)
     kinds: dict[str, Callable[..., Axes]] = {
         "messages": figures.messages, "online": figures.online, "overlay": figures.overlay, "spent": figures.spent,
-        "degrees": figures.degrees, "confusion": figures.confusion, "roc": figures.roc,
-        "time-to-accuracy": figures.time_table,
+        "confusion": figures.confusion, "roc": figures.roc, "time-to-accuracy": figures.time_table,
     }  # fmt: skip
     return kinds[kind](frame, **chosen)
 
@@ -206,14 +222,50 @@ TAKES: dict[str, tuple[str, ...]] = {
     "bars": ("--metric", "--x", "--by"),
     **dict.fromkeys(("heatmap", "lines", "privacy-utility", "learning-curve"), ("--metric", "--x", "--by", "--col")),
     "time-to-accuracy": ("--metric",),
+    "differences": ("--metric", "--by", "--baseline"),
+    "errors": ("--metric",),
+    "time-to-target": ("--metric", "--target"),
 }  # the options that a kind of figure takes; others would be ignored
 
 
-def _refuse(kind: str, options: dict[str, str | None]) -> None:
+def _refuse(kind: str, options: dict[str, Any]) -> None:
     for option, value in options.items():
         if value is not None and option not in TAKES.get(kind, ()):
             takes = ", ".join(TAKES.get(kind, ())) or "none of them"
-            raise UserError(f"{option}: not for --kind {kind}; of --metric, --x, --by and --col it takes {takes}")
+            raise UserError(f"{option}: not for --kind {kind}; of {', '.join(options)} it takes {takes}")
+
+
+def _table(found: Results, kind: str, layers: list[str], where: list[str]) -> pd.DataFrame:
+    """Return the table next to the logs that a figure needs; errors are also drawn from the log."""
+    from golfsim.sim.log import no_such_table
+
+    name = TABLES[kind]
+    table = found.further(name) if name else found.frame
+    if table is None and kind == "errors":
+        table = found.frame
+    if table is None:
+        raise no_such_table(name)
+    return _chosen(table, layers, where)
+
+
+def _of_table(table: pd.DataFrame, kind: str, metric: str | None, target: float | None) -> Axes:
+    from golfsim.report import distributions, networks
+
+    chosen: dict[str, Any] = {} if metric is None else {"metric": metric}
+    if kind == "errors":
+        return distributions.errors(table, **chosen)
+    if kind == "time-to-target":
+        if target is None:
+            raise UserError("--kind time-to-target needs --target, e.g. --target 0.8")
+        return distributions.reaching(table, target, **chosen)
+    return networks.degrees(table) if kind == "degrees" else distributions.spent_by_record(table)
+
+
+def _paired(frame: pd.DataFrame, metric: str | None, by: str | None, baseline: str | None) -> Axes:
+    from golfsim.report import distributions
+
+    by = None if by is None else _key(frame, by, "--by")
+    return distributions.differences(frame, by, metric or "accuracy", baseline=baseline)
 
 
 def _curves(frame: pd.DataFrame, metric: str | None, by: str | None, col: str | None) -> Axes:

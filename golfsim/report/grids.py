@@ -276,11 +276,14 @@ def _against(ax: Axes, rows: pd.DataFrame, x: str, by: str | None, names: dict[A
 
 
 def is_level(part: pd.DataFrame, x: str) -> bool:
-    """Return whether the runs of a line do not depend on a key: they do not have it, or each seed has one value."""
+    """Return whether the runs of a line do not depend on a key: they do not have it, or each seed has one run.
+
+    A frame without the folders of runs (`path`) is judged by its values.
+    """
     if part[x].isna().all():
         return True
     seed = "seed" if "seed" in part else "run"
-    same = part.groupby(seed, observed=True)["value"].nunique().max() == 1
+    same = part.groupby(seed, observed=True)["path" if "path" in part else "value"].nunique().max() == 1
     return bool(part[x].nunique() > 1 and same)
 
 

@@ -16,6 +16,7 @@ from golfsim._version import __version__
 
 if TYPE_CHECKING:
     from golfsim import plot
+    from golfsim.comparing.comparison import compare
     from golfsim.core.errors import UserError
     from golfsim.runs.logs import load, load_degrees, load_links, load_nodes, load_spent
     from golfsim.runs.single import run
@@ -28,6 +29,7 @@ _HOME = {
     "Scenario": "golfsim.scenario.model",
     "Simulation": "golfsim.sim.simulation",
     "UserError": "golfsim.core.errors",
+    "compare": "golfsim.comparing.comparison",
     "load": "golfsim.runs.logs",
     "load_degrees": "golfsim.runs.logs",
     "load_links": "golfsim.runs.logs",
@@ -37,8 +39,8 @@ _HOME = {
 }
 
 __all__ = [
-    "GossipClassifier", "Scenario", "Simulation", "UserError", "__version__", "load", "load_degrees", "load_links",
-    "load_nodes", "load_spent", "plot", "run",
+    "GossipClassifier", "Scenario", "Simulation", "UserError", "__version__", "compare", "load", "load_degrees",
+    "load_links", "load_nodes", "load_spent", "plot", "run",
 ]  # fmt: skip
 
 

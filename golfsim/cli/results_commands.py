@@ -46,8 +46,8 @@ def compare(
     latex: Annotated[bool, typer.Option("--latex", help="Print a table for LaTeX (package booktabs).")] = False,
 ) -> None:
     """Compare strategies, paired over seeds: which one is best, by how much, and whether this is significant."""
-    from golfsim.compare import comparison as comparing
-    from golfsim.compare import privacy_table, publication, verdict
+    from golfsim.comparing import comparison as comparing
+    from golfsim.comparing import privacy_table, publication, verdict
     from golfsim.runs import results as found_in
 
     if better not in (None, "higher", "lower"):

@@ -43,7 +43,7 @@ def check(
 
 def _checked(file: Path, allow_code: bool, data: bool) -> dict[str, Any]:
     """Check a file. Return whether it is fine; if not, all problems and the page of the manual about them."""
-    from golfsim.compare.planning import too_few_runs
+    from golfsim.comparing.planning import too_few_runs
     from golfsim.runs import single
     from golfsim.scenario import sweep
     from golfsim.sim import plot_check

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from golfsim.compare.strategies import better_of
+from golfsim.comparing.strategies import better_of
 from golfsim.core.errors import UserError, nearest
 from golfsim.report.numbers import CONFIDENCE, LEAST, interval, value_of
 from golfsim.report.published import Claim, Value

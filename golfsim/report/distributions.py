@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from golfsim.compare.comparison import compare, matched
-from golfsim.compare.paired import Numbers, interval
-from golfsim.compare.strategies import last
+from golfsim.comparing.comparison import compare, matched
+from golfsim.comparing.paired import Numbers, interval
+from golfsim.comparing.strategies import last
 from golfsim.core.errors import UserError, nearest
 from golfsim.report import numbers
 from golfsim.report.style import (  # fmt: skip

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim._version import __version__
-from golfsim.compare import comparison, verdict
+from golfsim.comparing import comparison, privacy_table, verdict
 from golfsim.core.errors import UserError
 from golfsim.core.files import write_whole
 from golfsim.report import figures, fitting, numbers, sections, style
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.axes import Axes
 
-    from golfsim.compare.comparison import Comparison
+    from golfsim.comparing.comparison import Comparison
     from golfsim.report import Drawing
 
 HERE = Path(__file__).parent
@@ -79,6 +79,8 @@ def html(
     compared, why_not = _compared(frame, by)
     cost = _cost(frame, target, by or (compared.by if compared else None))
     states, failures = sections.troubles(found.paths)
+    strategies = by or (compared.by if compared else sections.usual(keys))
+    private = privacy_table.privacy_rows(found, strategies)
     script = "\n".join(map(_static, ("uPlot.iife.min.js", "charts.js", ENLARGE)))
     last = sections.finals(frame, keys)
     return _templates().get_template("page.html").render(
@@ -86,12 +88,14 @@ def html(
         summary=sections.summary(found, keys, states),
         verdict=verdict.sentence(compared) if compared else "",
         note=note_of(frame),
-        promises=sections.guarantees(found, by or (compared.by if compared else sections.usual(keys))),
+        promises=sections.guarantees(found, strategies),
+        privacy=privacy_table.privacy_table(private) if private else None,
         figures=[_shown(d) for d in fitting(frame, *map(found.further, ("nodes", "links", "degrees", "spent")))],
         finals=last,
         finals_csv=_uri("text/csv", _csv_of(last)),
         cost=cost,
         cost_note=verdict.cost_note(target) if target is not None else "",
+        left_out=[f"Not compared: {text}." for text in compared.left_out] if compared else [],
         comparison=verdict.differences(compared) if compared else [],
         comparison_notes=verdict.notes(compared) if compared else [],
         why_not=why_not if len(found.points) > 1 else "",

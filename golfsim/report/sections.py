@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from golfsim.compare.paired import student
-from golfsim.compare.strategies import label
-from golfsim.compare.verdict import WordTable, number, plus_minus
+from golfsim.comparing.paired import student
+from golfsim.comparing.strategies import label
+from golfsim.comparing.verdict import WordTable, number, plus_minus
 from golfsim.core.errors import UserError
 from golfsim.core.paths import INDEX, text_of
 from golfsim.core.words import counted

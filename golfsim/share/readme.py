@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from golfsim.compare import comparison, verdict
-from golfsim.compare.verdict import WordTable
+from golfsim.comparing import comparison, verdict
+from golfsim.comparing.verdict import WordTable
 from golfsim.core.errors import UserError
 from golfsim.core.files import checksum
 from golfsim.core.memory import readable

@@ -58,6 +58,8 @@ def test_every_kind_can_be_drawn(plot, kind):
         "bars": ["--x", "epsilon", "--by", "case"],
         "learning-curve": ["--x", "epsilon"],
         "confusion": ["--where", "epsilon=1", "--where", "case=calm"],
+        "differences": ["--by", "case"],
+        "time-to-target": ["--target", "0.5"],
     }
     code, out, err = plot("--kind", kind, *options.get(kind, []))
     assert (code, out) == (0, f"figure in {kind}.pdf\n"), err

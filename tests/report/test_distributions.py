@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from golfsim.compare import compare
+from golfsim.comparing import compare
 from golfsim.core.errors import UserError
 from golfsim.report import distributions
 

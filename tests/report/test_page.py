@@ -18,7 +18,7 @@ import pytest
 from helpers import command, learning_tree
 
 from golfsim import cli
-from golfsim.compare import comparison
+from golfsim.comparing import comparison
 from golfsim.report import Drawing, fitting, page, sections
 from golfsim.runs import results, single
 from golfsim.runs.store import Store

@@ -137,3 +137,16 @@ def test_a_guarantee_is_shown_as_it_is_stated():
     assert '<td style="text-align:left">2</td>' in Guarantee(2.0)._repr_html_()
     for none in (Guarantee(None), Guarantee(float("inf")), Guarantee(2.0, note="stays", released=False)):
         assert "none proven" in none._repr_html_()
+
+
+def test_compare_is_a_function_of_the_package_whatever_was_imported_before():
+    code = "import golfsim.comparing.verdict, golfsim.comparing.comparison as c; print(golfsim.compare is c.compare)"
+    assert python(code).stdout == "True\n"
+    assert python("import golfsim; print(callable(golfsim.compare))").stdout == "True\n"
+
+
+def test_two_folders_are_compared_from_python(tmp_path):
+    for name, view in (("a", 5), ("b", 10)):
+        golfsim.run(Scenario.of(SMALL | {"runs": 3, "protocol": [PEERS | {"view": view}, GOLF]}), tmp_path / name)
+    found = golfsim.compare(golfsim.load(tmp_path / "a", tmp_path / "b"), by="results")
+    assert set(found.strategies) == {"a", "b"}

@@ -6,7 +6,7 @@ from entries import ENTRIES, GOLF, VIEWS, scenario
 from helpers import AVERAGING, HERE, finished
 
 from golfsim.cli import manual
-from golfsim.compare.strategies import WORDS, better_of
+from golfsim.comparing.strategies import WORDS, better_of
 from golfsim.core.metrics import SUMMARY, Metric
 from golfsim.protocol.loading import find, installed
 from golfsim.sim import metric_catalogue, observers

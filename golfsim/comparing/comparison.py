@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from golfsim.compare.paired import (  # fmt: skip
+from golfsim.comparing.paired import (  # fmt: skip
     DIGITS,
     LEVEL,
     Numbers,
@@ -26,7 +26,7 @@ from golfsim.compare.paired import (  # fmt: skip
     student,
     wilcoxon,
 )
-from golfsim.compare.strategies import (
+from golfsim.comparing.strategies import (
     Better,
     Curve,
     Curves,

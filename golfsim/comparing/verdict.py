@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from golfsim.compare.comparison import Comparison, Cost, PairTest
-from golfsim.compare.paired import LEAST_PAIRS, LEVEL, RESAMPLES, runs_needed
+from golfsim.comparing.comparison import Comparison, Cost, PairTest
+from golfsim.comparing.paired import LEAST_PAIRS, LEVEL, RESAMPLES, runs_needed
 from golfsim.core.words import counted
 from golfsim.runs.results import DATA
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from golfsim.compare.strategies import label
-from golfsim.compare.verdict import WordTable
+from golfsim.comparing.strategies import label
+from golfsim.comparing.verdict import WordTable
 from golfsim.core.words import listed
 
 if TYPE_CHECKING:
@@ -38,12 +38,16 @@ class PrivacyRow:
     guarantee: str
 
 
-def privacy_rows(results: Results, by: str) -> list[PrivacyRow]:
-    """Return one row per strategy; the layers of a strategy that use private records are listed in one row."""
+def privacy_rows(results: Results, by: str | None) -> list[PrivacyRow]:
+    """Return one row per strategy, a value of the key `by`; none if no run uses private records.
+
+    The layers of a strategy that use private records are in one row.
+    """
     strategies: dict[str, list[Run]] = {}
     for run in results.runs:
-        value = run.point.get(by)
-        strategies.setdefault(label(by, value) if by != "layer" else "all layers", []).append(run)
+        strategies.setdefault(label(by, run.point[by]) if by in run.point else "all", []).append(run)
+    if not any(_layers(run) for run in results.runs):
+        return []
     frame = results.frame
     return [_row(strategy, runs, frame) for strategy, runs in strategies.items()]
 

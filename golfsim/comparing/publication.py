@@ -6,9 +6,9 @@ import csv
 import io
 import math
 
-from golfsim.compare.comparison import Comparison, Final, PairTest
-from golfsim.compare.paired import LEVEL
-from golfsim.compare.verdict import number, places
+from golfsim.comparing.comparison import Comparison, Final, PairTest
+from golfsim.comparing.paired import LEVEL
+from golfsim.comparing.verdict import number, places
 
 COLUMNS = (
     "block", "strategy", "runs", "mean", "low", "high", "area", "reference", "difference", "difference_low",

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from golfsim.compare import comparison as comparing
-from golfsim.compare import publication, verdict
-from golfsim.compare.paired import holm, interval, rank_biserial, runs_needed, student, wilcoxon
-from golfsim.compare.strategies import Curve, area, direction, reach
+from golfsim.comparing import comparison as comparing
+from golfsim.comparing import publication, verdict
+from golfsim.comparing.paired import holm, interval, rank_biserial, runs_needed, student, wilcoxon
+from golfsim.comparing.strategies import Curve, area, direction, reach
 from golfsim.core.errors import UserError
 
 CYCLES = [1, 10, 100]

@@ -1,5 +1,5 @@
 """Comparison of strategies: statistics of paired runs, as numbers, tables and sentences."""
 
-from golfsim.compare.comparison import Comparison, compare, costs
+from golfsim.comparing.comparison import Comparison, compare, costs
 
 __all__ = ["Comparison", "compare", "costs"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import comb
 from typing import TYPE_CHECKING, Any
 
-from golfsim.compare.paired import LEVEL, runs_needed
+from golfsim.comparing.paired import LEVEL, runs_needed
 from golfsim.core.words import counted
 
 if TYPE_CHECKING:

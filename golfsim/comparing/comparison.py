@@ -196,7 +196,8 @@ def matched(
     frame = shown(frame, metric) if not layers else shown(frame.drop(columns="judged", errors="ignore"), metric)
     rows, name = rows_of(frame, metric, layers)
     by = by or default_by(rows)
-    return by, name, tuple(block_keys(rows, by)), shared(every_curve(frame, rows, name, by), baseline)
+    curves = every_curve(frame, rows, name, by)
+    return by, name, tuple(block_keys(rows, by)), shared(curves, baseline)
 
 
 def costs(frame: pd.DataFrame, target: float, by: str = "layer", metric: str = "accuracy") -> tuple[Cost, ...]:

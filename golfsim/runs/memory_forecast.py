@@ -73,11 +73,12 @@ def most(tasks: Sequence[Task], threads: int = 1, paranoid: bool = False, enough
     """
     scenarios = list({id(task.point): task.point.scenario for task in tasks}.values())
     known = [_known(scenario, threads, paranoid) for scenario in scenarios]
-    compared = [(bytes_, s) for bytes_, s in zip(known, scenarios, strict=True) if bytes_ is not None]
-    others = [(_at_most(s), s) for bytes_, s in zip(known, scenarios, strict=True) if bytes_ is None]
-    candidates = [max(group, key=lambda pair: pair[0])[1] for group in (compared, others) if group]
-    found = [predicted(scenario, threads, paranoid, enough) for scenario in candidates]
-    return max((bytes_ for bytes_ in found if bytes_ is not None), default=None)
+    found = [used() + bytes_ for bytes_ in known if bytes_ is not None]
+    others = [scenario for bytes_, scenario in zip(known, scenarios, strict=True) if bytes_ is None]
+    if others:
+        measured = _unknown(max(others, key=_at_most), threads, paranoid, enough)
+        found += [] if measured is None else [measured]
+    return max(found, default=None)
 
 
 def longest_delay(scenario: Scenario) -> int:
@@ -109,8 +110,11 @@ def predicted(scenario: Scenario, threads: int = 1, paranoid: bool = False, enou
     A measured forecast above `enough` (default: all available memory) is measured again with more nodes.
     """
     found = _known(scenario, threads, paranoid)
-    if found is not None:
-        return used() + found
+    return _unknown(scenario, threads, paranoid, enough) if found is None else used() + found
+
+
+def _unknown(scenario: Scenario, threads: int, paranoid: bool, enough: float | None) -> int | None:
+    """Return the approximate memory of a run with a layer that states nothing."""
     if _at_most(scenario) < WORTH_MEASURING * available():
         return None
     nodes = Size.of(scenario).nodes

@@ -130,4 +130,3 @@ def test_names_are_completed():
     assert completion.figures("con") == ["confusion", "convergence"]
     assert completion.formats("p") == ["pdf", "png"]
     assert completion.widths("") == ["column", "page"]
-    assert "links.dead" in completion.metrics("li")

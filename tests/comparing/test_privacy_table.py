@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from helpers import HERE, command, learning_tree
+from helpers import HERE, command, learning_tree, tree
 
 from golfsim.comparing.planning import too_few_runs
 from golfsim.comparing.privacy_table import privacy_columns, privacy_rows
@@ -61,7 +61,7 @@ def test_the_columns_of_the_terminal_have_one_strategy_each(folder):
 
 
 def test_results_without_private_records_have_no_such_table(tmp_path):
-    single.run(Scenario.of(learning_tree(PEERS, number=5, cycles=2, data=None), HERE), tmp_path)
+    single.run(Scenario.of(tree(PEERS, nodes=5, cycles=2), HERE), tmp_path)
     assert privacy_rows(results.find([tmp_path]), None) == []
 
 

@@ -54,7 +54,7 @@ def test_only_pairs_with_the_baseline_are_drawn_and_it_is_subtracted():
 
 
 def test_blocks_are_kept_apart_and_keys_are_short():
-    blocks = pd.concat([TWO.assign(**{"p.epsilon": e}) for e in (1.0, 10.0)])
+    blocks = pd.concat([TWO.assign(**{"p.epsilon": e}, value=TWO["value"] - 0.01 / e) for e in (1.0, 10.0)])
     found = distributions.paired(blocks, "case")
     assert list(dict.fromkeys(found["block"])) == ["ε = 1", "ε = 10"]
     texts = [text.get_text() for text in distributions.differences(blocks, "case").get_legend().get_texts()]

@@ -208,7 +208,7 @@ def test_a_dry_run_reports_that_a_run_does_not_fit_without_a_trial(little, tmp_p
 
 
 def test_workers_are_fewer_where_more_do_not_fit_and_refused_where_they_were_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory_forecast, "predicted", lambda *_: 40)
+    monkeypatch.setattr(memory_forecast, "most", lambda *_: 40)
     monkeypatch.setattr(memory_forecast, "available", lambda: 100)
     monkeypatch.setattr(batch, "cores", lambda: 3)
     scenario = Scenario.of(tree(NEWSCAST, nodes=5, cycles=1, runs=3), HERE)

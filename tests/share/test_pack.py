@@ -34,9 +34,9 @@ PRIVATE = learning_tree(
 )
 ALWAYS = {
     "README.md", "LICENSE", "CITATION.cff", "ro-crate-metadata.json", "requirements.lock", "report.html",
-    "results/index.sqlite", "results/convergence.png", "results/convergence.svg",
+    "results/index.sqlite", "results/convergence.png", "results/convergence.svg", "results/convergence.pdf",
 }  # fmt: skip
-OF_A_RUN = ("log.parquet", "run.json", "scenario.toml")
+OF_A_RUN = ("log.parquet", "run.json", "scenario.toml", "spent.parquet")
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def follow(folder, golfsim_, monkeypatch):
 
 
 def test_the_commands_of_the_readme_give_the_same_rows(golfsim_, private, tmp_path, monkeypatch):
-    assert golfsim_("pack", private)[:2] == (0, "22 files in private.zip\n")
+    assert golfsim_("pack", private)[:2] == (0, "27 files in private.zip\n")
     unpacked("private.zip", tmp_path / "new")
     shutil.rmtree(private)
     (tmp_path / "private.toml").unlink()

@@ -133,6 +133,8 @@ def _draw(scenario: Scenario, frame: pd.DataFrame, folder: Path) -> Path | None:
     if plot.kind != "none":
         from golfsim.report import figures
 
+        if plot.kind == "convergence" and plot.metric is None and not figures.has_usual(frame):
+            return None
         with writing(folder):
             return figures.save(figures.of(plot, frame), folder, _picture(plot.kind, scenario.options))[0]
     return None

@@ -100,6 +100,13 @@ def usual(frame: pd.DataFrame) -> Axes:
     return curves_of(frame, own[0]) if own else messages(frame)
 
 
+def has_usual(frame: pd.DataFrame) -> bool:
+    """Return whether a log has anything that `usual` draws."""
+    sent = frame.loc[frame["metric"] == "messages.sent", "value"]
+    learned = numbers.has(frame, "error.mean") or bool(overlay_parts(frame))
+    return learned or bool(numbers.own_metrics(frame)) or bool((sent > 0).any())
+
+
 def only(frame: pd.DataFrame, layer: str) -> pd.DataFrame:
     """Return the rows of one layer."""
     rows = frame[frame["layer"] == layer]

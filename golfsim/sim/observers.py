@@ -252,7 +252,7 @@ def spent_by_unit(world: World, layers: dict[str, Protocol[Any]]) -> NodeTable |
     """
     table, found = NodeTable(FINAL, list(layers)), False
     for name, layer in layers.items():
-        ledgers = [ledger for _, ledger in layer.parts(Ledger) if ledger.visits.size]
+        ledgers = [part for part in vars(layer).values() if isinstance(part, Ledger) and part.visits.size]
         if ledgers and len({ledger.visits.size for ledger in ledgers}) == 1:
             spent, count = np.unique(sum(ledger.spent() for ledger in ledgers), return_counts=True)
             by_node = np.full(spent.size, layer.guarantee().unit == "node")

@@ -90,7 +90,8 @@ def test_a_log_without_a_learner_gets_no_learning_figures():
 def test_a_log_without_a_learner_gets_the_figures_of_its_overlay_and_of_the_metrics_of_its_layers():
     own = {"name": "mine", "use": "user_protocols/averaging.py:Averaging", "peers": "peers"}
     run = finished(tree(PEERS, own, observe={"every": 1, "overlay": 1}))
-    found = {drawing.name: drawing for drawing in fitting(run.log.frame())}
+    drawings = fitting(run.log.frame(), degrees=run.log.degrees())
+    found = {drawing.name: drawing for drawing in drawings}
     assert list(found) == ["convergence-variance", "messages", "overlay", "degrees"]
     assert found["convergence-variance"].title == "Variance"
     assert "measured nodes" not in found["convergence-variance"].caption
@@ -110,7 +111,7 @@ def test_attacks_on_members_are_below_the_accuracy_over_epsilon():
     found = {d.name: d for d in fitting(single.run(Scenario.of(learning_tree(*layers, data=DATA, **how), HERE)))}
     assert "membership advantage" in found["privacy-utility"].caption
     labels = [ax.get_ylabel() for ax in found["privacy-utility"].draw().figure.axes]
-    assert labels == ["accuracy", "share of labels recovered", "membership advantage"]
+    assert labels == ["accuracy", "share of labels\nrecovered", "membership\nadvantage"]
 
 
 def test_every_figure_and_caption_has_the_note(drawings, whole):

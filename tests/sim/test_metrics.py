@@ -39,7 +39,9 @@ def measured(tree):
 @pytest.fixture(scope="module")
 def logged():
     """(protocol, metric) of all kept logs, of the contract's protocols, and of a run with everything observed."""
-    found = set().union(*(kept(name) for name in golden.LOGS), measured(observed()))
+    several = {"set": "segmentation", "train": 100, "test": 60, "scale": ["minmax", "l1"]}  # seven classes
+    classes = golden.learning(VIEWS, GOLF | {"name": "learning"}, data=several, cycles=2, observe={"metrics": ["roc"]})
+    found = set().union(*(kept(name) for name in golden.LOGS), measured(observed()), measured(classes))
     return found.union(*(measured(scenario(entry)) for entry in ENTRIES.values()))
 
 

@@ -25,6 +25,7 @@ from golfsim.report.style import (  # fmt: skip
     plain,
     say,
     styled,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -117,18 +118,21 @@ def _draw_line(ax: Axes, line: Line, name: str, place: int) -> None:
     )
 
 
-def scatters(planes: Mapping[str, Plane], *, figure: Figure | None = None) -> Axes:
-    """Draw several planes side by side, each with its name. Return the first axes; its figure has all of them."""
+def scatters(planes: Mapping[str, Plane], *, figure: Figure | None = None, ax: Axes | None = None) -> Axes:
+    """Draw several planes side by side, each with its name, in a figure or in the place of axes.
+
+    Return the first axes; its figure has all of them.
+    """
     across = min(len(planes), 3)
     down = -(-len(planes) // across)
     with styled():
-        axes = panels(figure, down, across, (PAGE * across / 3, 2.2 * down + 0.3))
-        for ax, (name, plane) in zip(axes.flat, planes.items(), strict=False):
-            scatter(plane.x, plane.labels, plane.lines, names=plane.names, ax=ax)
-            ax.set_title(plain(name))
-            ax.get_legend().remove()
-        for ax in axes.flat[len(planes) :]:
-            ax.set_visible(False)
+        axes = panels(figure or within(ax), down, across, (PAGE * across / 3, 2.2 * down + 0.3))
+        for one, (name, plane) in zip(axes.flat, planes.items(), strict=False):
+            scatter(plane.x, plane.labels, plane.lines, names=plane.names, ax=one)
+            one.set_title(plain(name))
+            one.get_legend().remove()
+        for unused in axes.flat[len(planes) :]:
+            unused.set_visible(False)
         first = axes[0, 0]
         beneath(first.figure, [*first.collections, *first.lines])
         say(first.figure, next(iter(planes.values())).note)

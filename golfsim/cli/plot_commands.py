@@ -83,6 +83,7 @@ def plot(
     path = _file(out, format_, kind)
     if width is not None:
         _among("--width", width, completion.WIDTHS)
+    from golfsim.comparing.strategies import merged
     from golfsim.report import style
     from golfsim.runs import results
 
@@ -92,11 +93,10 @@ def plot(
         _refuse(kind, asked)
         if kind in TABLES:
             ax = _of_table(_table(found, kind, layer, where), kind, metric, target)
+        elif kind == DIFFERENCES:
+            ax = _paired(_chosen(found.frame, layer, where), metric, by, baseline)
         else:
-            frame = _chosen(found.frame, layer, where)
-            ax = (
-                _drawn(frame, kind, metric, x, by, col) if kind != DIFFERENCES else _paired(frame, metric, by, baseline)
-            )
+            ax = _drawn(_chosen(merged(found.frame), layer, where), kind, metric, x, by, col)
     if width is not None:
         _resize(ax, style.COLUMN if width == "column" else style.PAGE)
     with writing(path):

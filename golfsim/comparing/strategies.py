@@ -65,7 +65,7 @@ def better_of(metric: str) -> Better | None:
 
 def shown(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the log with one judged model per run, layers by their labels, and keys of the same meaning as one."""
-    return _merged(labelled(judged(frame, metric.removesuffix(".mean"))))
+    return merged(labelled(judged(frame, metric.removesuffix(".mean"))))
 
 
 def rows_of(frame: pd.DataFrame, metric: str, layers: Sequence[str] = ()) -> tuple[pd.DataFrame, str]:
@@ -83,7 +83,7 @@ def rows_of(frame: pd.DataFrame, metric: str, layers: Sequence[str] = ()) -> tup
     return (rows[rows["layer"].isin(layers)] if layers else rows), name
 
 
-def _merged(frame: pd.DataFrame) -> pd.DataFrame:
+def merged(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the log with keys such as `published.epsilon` and `learning.epsilon` as one key, `epsilon`.
 
     Folders of results may state the same quantity in different layers. Keys are one if their last words are equal and
@@ -99,7 +99,9 @@ def _merged(frame: pd.DataFrame) -> pd.DataFrame:
         if len(several) < 2 or taken or (frame[several].notna().sum(axis=1) > 1).any():
             continue
         values = frame[several].astype(object).bfill(axis=1).iloc[:, 0]
+        about = frame.attrs
         frame = frame.drop(columns=several).assign(**{word: pd.Categorical(values)})
+        frame.attrs = about
     return frame
 
 

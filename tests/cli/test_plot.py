@@ -130,3 +130,22 @@ def test_names_are_completed():
     assert completion.figures("con") == ["confusion", "convergence"]
     assert completion.formats("p") == ["pdf", "png"]
     assert completion.widths("") == ["column", "page"]
+
+
+def test_folders_that_vary_different_keys_share_an_axis(capsys, monkeypatch, drawn, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    private = LEARNING | {"records": "raw", "batch": "mini-batch", "epsilon": 1.0}
+    stacks = {
+        "records": ([PUBLISHED, LEARNING], {"published.epsilon": [1.0, 10.0]}),
+        "gradients": ([private], {"learning.epsilon": [1.0, 10.0]}),
+        "plain": ([LEARNING | {"records": "raw"}], {}),
+    }
+    for name, (layers, swept) in stacks.items():
+        tree = learning_tree(PEERS, *layers, data=DATA, cycles=2, sweep=swept)
+        single.run(Scenario.of(tree, HERE), tmp_path / name)
+    words = ["--kind", "lines", "--x", "epsilon", "--by", "results", "--metric", "accuracy"]
+    code, _, err = command(capsys, monkeypatch, "plot", *stacks, *words)
+    assert code == 0, err
+    lines = {line.get_label(): list(line.get_xdata()) for line in drawn[0].lines if line.get_label() in stacks}
+    assert len(lines["records"]) == len(lines["gradients"]) == 2
+    assert lines["plain"] == [0, 1], "a horizontal line"

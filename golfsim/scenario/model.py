@@ -63,7 +63,7 @@ class Scenario(Settings):
     variables: dict[str, Any] = Field(
         {},
         description='values that other settings refer to, e.g. `epsilon = 10.0` here and `epsilon = "$epsilon"` in '
-        "several layers or cases; also `"$epsilon / 2"` and `"$epsilon * 2"`. A sweep varies `variables.epsilon`",
+        'several layers or cases; also `"$epsilon / 2"` and `"$epsilon * 2"`. A sweep varies `variables.epsilon`',
     )
     case: tuple[dict[str, Any], ...] = Field(
         (),

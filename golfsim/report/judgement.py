@@ -20,6 +20,7 @@ CELL = re.compile(r"confusion\.actual_(\d+)\.predicted_(\d+)$")
 POINT = re.compile(r"roc\.(?:class_(\d+)\.)?at_(\d\.\d+)$")
 MACRO = "mean over classes"
 MOST_BANDS = 3
+BAND = 0.25  # opacity
 MOST_CLASSES = 7  # with a curve each
 MOST_COUNTS = 12  # with more classes, counts do not fit into the cells
 LONG = 5  # letters of a class name above which names are slanted
@@ -114,6 +115,7 @@ def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None
     several layers or points have such curves, or there are more than seven classes, only the macro curves are drawn.
     """
     import seaborn as sns
+    from matplotlib.patches import Patch
 
     found = roc_points(frame, layer)
     names = list(dict.fromkeys(found["curve"]))
@@ -128,12 +130,13 @@ def roc(frame: pd.DataFrame, layer: str | None = None, *, ax: Axes | None = None
                 legend=False, sort=False, estimator=None, ax=ax,
             )  # fmt: skip
             if roc_bands(found) and (curve["high"] > curve["low"]).any():
-                ax.fill_between(curve["false"], curve["low"], curve["high"], color=how.colour, alpha=0.25, lw=0)
+                ax.fill_between(curve["false"], curve["low"], curve["high"], color=how.colour, alpha=BAND, lw=0)
         own = ax.lines[len(ax.lines) - len(names) :]
         ax.plot([0, 1], [0, 1], color=GREY, ls=":", lw=0.8, label="random guess")
         ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
         ax.set_aspect("equal")
-        legend(ax, [*own, ax.lines[-1]])
+        band = [Patch(color=GREY, alpha=BAND, lw=0, label="95 % interval of the mean")] if roc_bands(found) else []
+        legend(ax, [*own, ax.lines[-1], *band])
         head(ax, note_of(frame))
     return ax
 

@@ -77,8 +77,8 @@ def curves(sides: Sequence[Sequence[float]], text: str) -> Markup:
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float) -> Markup:
     from markupsafe import Markup
 
-    form = '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}" stroke-width="{}"/>'
-    return Markup(form).format(x1, y1, x2, y2, colour, width)
+    form = Markup('<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}" stroke-width="{}"/>')
+    return form.format(x1, y1, x2, y2, colour, width)
 
 
 def _dot(x: float, y: float, colour: str, radius: float) -> Markup:
@@ -91,5 +91,7 @@ def _svg(parts: Sequence[Markup], text: str) -> Markup:
     """Return a picture whose text, for readers who do not see it and as tooltip, is escaped."""
     from markupsafe import Markup
 
-    head = '<svg class="small" role="img" aria-label="{}" width="{}" height="{}" viewBox="0 0 {} {}"><title>{}</title>'
-    return Markup(head).format(text, WIDTH, HEIGHT, WIDTH, HEIGHT, text) + Markup("").join(parts) + Markup("</svg>")
+    head = Markup(
+        '<svg class="small" role="img" aria-label="{}" width="{}" height="{}" viewBox="0 0 {} {}"><title>{}</title>'
+    )
+    return head.format(text, WIDTH, HEIGHT, WIDTH, HEIGHT, text) + Markup("").join(parts) + Markup("</svg>")

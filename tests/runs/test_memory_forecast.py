@@ -100,6 +100,7 @@ def test_the_memory_of_a_generated_set_is_foreseen(name):
 GIB = 2**30
 
 
+@pytest.mark.needs_jit  # fifty million nodes are shuffled
 @pytest.mark.parametrize(
     ("layer", "nodes", "least"),
     [

@@ -13,7 +13,7 @@ from golfsim.core.metrics import Metric
 from golfsim.core.simd import dot, fused, prefetch, prefetch_item
 from golfsim.core.threads import as_if_one_by_one
 from golfsim.learning.linear import Descent, DescentConfig, linear
-from golfsim.learning.updates import NORMS, Noise, Rule, copy_model, keep_model, learn, step_size
+from golfsim.learning.updates import NORMS, Noise, Rule, copy_model, decay_of, keep_model, learn, step_size
 from golfsim.network.adversaries import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
@@ -431,7 +431,7 @@ def receive_plainly(events, lo, hi, messages, models, rows, how):
             mine = j * count + m
             if learns:
                 step, vector = step_for(messages, start + m, rows, record, m, count, how.rule, age)
-                join(messages.w, start + m, rows.x, vector, models, mine, np.float32(1 - 1 / age), step, share)
+                join(messages.w, start + m, rows.x, vector, models, mine, decay_of(how.rule, age), step, share)
             else:
                 join(messages.w, start + m, messages.w, start + m, models, mine, np.float32(1), np.float32(0), share)
         models.age[j] = max(age, models.age[j])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,8 +159,34 @@ def depart(start, neighbour, pool, online, wire, at, to, held):
                     to[walker] = there
 
 
+class Tail(NamedTuple):
+    """Sums of the latest models of each walker, to average them; no rows: models are not averaged.
+
+    `recent` begins at each visit whose number is a power of two, and `earlier` is what it was then. So both together
+    are the sum over more than half of the visits, up to the last one.
+    """
+
+    visits: NDArray[np.int64]  # that are averaged, of each walker
+    recent: NDArray[np.float64]  # [walkers · models, features]
+    earlier: NDArray[np.float64]
+
+
+@leaf
+def include(tail, walker, models, w):
+    """Add the current model of a walker to its sums."""
+    tail.visits[walker] += 1
+    number = tail.visits[walker]
+    for row in range(walker * models, (walker + 1) * models):
+        if number & (number - 1) == 0:
+            for f in range(w.shape[1]):
+                tail.earlier[row, f] = tail.recent[row, f]
+                tail.recent[row, f] = 0
+        for f in range(w.shape[1]):
+            tail.recent[row, f] += w[row, f]
+
+
 @kernel
-def visit(path, w, age, models, rows, rule, noise, budget, counts):
+def visit(path, w, age, models, rows, rule, noise, budget, counts, tail):
     """Update the model of each walker at each node of its path, hop by hop.
 
     Parameters
@@ -183,6 +209,8 @@ def visit(path, w, age, models, rows, rule, noise, budget, counts):
         The budget that visits are charged to.
     counts : array of int64, shape (2,)
         The numbers of visits with and without an update; changed in place.
+    tail : Tail
+        The sums of the latest models, if they are averaged; changed in place.
     """
     fresh = np.empty((models, w.shape[1]), np.float32)
     for step in range(path.shape[1]):
@@ -194,6 +222,8 @@ def visit(path, w, age, models, rows, rule, noise, budget, counts):
                 node, start = path[walker, step], walker * models
                 new_age = learn_in_place(w, start, age[walker], rows, node, rule, noise, budget, fresh)
                 counts[1 if new_age == age[walker] else 0] += 1
+                if tail.visits.size > 0 and new_age != age[walker]:
+                    include(tail, walker, models, w)
                 age[walker] = new_age
 
 
@@ -213,6 +243,11 @@ class WalkConfig(DescentConfig):
         description="what happens if a token is lost: the walk ends (`never`); a random node starts a new walk with "
         "the zero model (`afresh`); or the last holder notices the loss and sends the token again in the next cycle "
         "(`resend`)",
+    )
+    average: Literal["none", "second-half"] = Field(
+        "none",
+        description="the model that predicts: that of the last update, or the average of the models since more than "
+        "half of the updates, which varies less; the token then carries two sums as well",
     )
 
 
@@ -251,6 +286,11 @@ class Walk(Descent[C]):
         self.begun = np.zeros(walkers, np.bool_)
         self.toured = np.zeros(walkers, np.int64)
         self.visits = np.zeros(2, np.int64)  # with and without an update
+        averaged = walkers if self.config.average == "second-half" else 0
+        self.averaged = np.zeros(averaged, np.int64)  # visits of each walker
+        self.recent, self.earlier = (np.zeros((averaged, *self.w.shape[1:])) for _ in range(2))
+        if averaged:
+            self._message_bytes += 2 * self.recent[0].nbytes + self.averaged.itemsize
         self._hops = world.nodes if self.config.hops == "all" else self.config.hops
         self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
         self._no_budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
@@ -259,7 +299,8 @@ class Walk(Descent[C]):
         """Return the bytes of the models, the tokens and their paths."""
         walkers, hops = self.config.walkers, world.nodes if self.config.hops == "all" else self.config.hops
         paths = size_of((40, walkers), (np.int32, walkers, hops), (np.int32, 4, world.nodes))
-        return self.size_of_models(walkers) + paths
+        sums = 4 if self.config.average == "second-half" else 0  # two of double precision
+        return (1 + sums) * self.size_of_models(walkers) + paths
 
     def _privacy(self) -> tuple[Noise, Budget]:
         """Return no noise and an empty budget."""
@@ -272,7 +313,8 @@ class Walk(Descent[C]):
         self._begin(world)
         path = self._tours(world) if self.config.path == "tour" else self._walks(world)
         rows, models = self.config.records.rows, self.w.shape[1]
-        visit(path, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits)
+        tail = Tail(self.averaged, linear(self.recent), linear(self.earlier))
+        visit(path, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail)
         if self.config.restart == "resend":
             np.copyto(self.at, self.held, where=self._gone())
 
@@ -293,6 +335,8 @@ class Walk(Descent[C]):
         self.begun[walkers] = True
         self.w[walkers] = 0
         self.age[walkers] = 0
+        if self.averaged.size:
+            self.averaged[walkers] = self.recent[walkers] = self.earlier[walkers] = 0
 
     def _walks(self, world: World) -> NDArray[np.int32]:
         path = np.empty((self.at.size, self._hops), np.int32)
@@ -353,6 +397,15 @@ class Walk(Descent[C]):
         """Return the walkers that are not lost."""
         alive = self.begun if self.config.path == "tour" else ~self._gone()
         return np.flatnonzero(alive).astype(np.int32)
+
+    def models(self, holders: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Return the models that predict: the current ones, or averages."""
+        if not self.averaged.size:
+            return super().models(holders)
+        visits = self.averaged[holders]
+        begun = np.array([1 << int(number).bit_length() >> 1 for number in visits], np.int64)  # a power of two
+        number = np.maximum(visits - begun + 1 + begun // 2, 1)
+        return ((self.recent + self.earlier)[holders] / number[:, None, None]).astype(np.float32)
 
     def audited(self) -> Audited:
         """Return an audit with one hop per cycle, so that every model is visible.

@@ -6,20 +6,37 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from golfsim.core.errors import UserError
+from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
+from golfsim.core.simd import dot
 from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.updates import LEARNERS, Rule
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.overlay import Overlay
-from golfsim.protocol.records import Records
+from golfsim.protocol.records import Published, Records
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
+
+
+UNKNOWN = -1.0  # no record is published yet
+
+
+@kernel
+def mean_square(rows, slices):
+    """Return the mean squared length of all vectors of the records; UNKNOWN without records."""
+    total, number = 0.0, 0
+    for node in range(rows.first.size):
+        for r in range(rows.first[node] * slices, rows.stop[node] * slices):
+            total += dot(rows.x, r, rows.x, r)
+            number += 1
+    return total / number if number > 0 else UNKNOWN
 
 
 class DescentConfig(LayerConfig):
@@ -36,9 +53,20 @@ class DescentConfig(LayerConfig):
         description="the regularisation λ; the step size is 1/(λt). “published-cv” chooses λ on held-out published "
         "records, which spends no privacy budget",
     )
+    offset: Annotated[float, Field(ge=0)] | Literal["published"] = Field(
+        0.0,
+        description="t₀ in the step size 1/(λ(t + t₀)): a large t₀ makes the first steps shorter. “published”: the mean "
+        "squared length of the published records divided by λ, so that the first step is the inverse of this length",
+    )
     batch: Literal["mini-batch", "one-by-one"] = Field(
         "mini-batch", description="make one update with all records of a node, or one update per record"
     )
+
+    @model_validator(mode="after")
+    def _offset(self) -> DescentConfig:
+        if self.offset != 0 and self.learner == "mean":
+            raise ValueError("offset: the learner “mean” has no step size")
+        return self
 
 
 D = TypeVar("D", bound=DescentConfig)
@@ -57,6 +85,13 @@ class Descent(Learner[D]):
         self.w = np.zeros((holders, config.records.models, config.records.features), np.float32)
         self.age = np.zeros(holders, np.int32)
         self.lam = 0.0 if config.lam == "published-cv" else float(config.lam)  # 0: not chosen yet
+        self.offset = UNKNOWN if config.offset == "published" else float(config.offset)
+        if config.offset == "published" and not isinstance(config.records, Published):
+            raise UserError(
+                f"“{config.records.name}” is not published: the length of private records is not known",
+                key=f"{self.name}.offset",
+                hint="set offset to a number, or learn from a layer that publishes its records",
+            )
         self._message_bytes = int(np.prod(self.w.shape[1:])) * self.w.itemsize + self.age.itemsize
 
     def size_of_models(self, holders: int) -> int:
@@ -73,12 +108,17 @@ class Descent(Learner[D]):
         return self.config.records.models
 
     def rule(self) -> Rule:
-        """Return the update rule; the first call chooses λ if `lambda` is “published-cv”."""
+        """Return the update rule; the first call chooses λ and t₀ if they follow from published records."""
         learner = LEARNERS[self.config.learner][0]
         if self.lam == 0:
             self.lam = published_lambda(self.config.records, learner, self.key("lambda"), self.name) or 0.0
         without_records = 1.0  # never used: without published records there are no updates
-        return Rule(learner, self.lam or without_records, self.config.batch == "one-by-one")
+        lam = self.lam or without_records
+        if self.offset == UNKNOWN:
+            rows = self.config.records.rows
+            square = float(mean_square(rows, self.config.records.models if rows.folded else 1))
+            self.offset = UNKNOWN if square == UNKNOWN else square / lam
+        return Rule(learner, lam, self.config.batch == "one-by-one", max(self.offset, 0.0))
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records that the layer learns from."""
@@ -96,9 +136,13 @@ class Descent(Learner[D]):
         """Return all models as nodes send them, if the layer uses private data."""
         return self.w.ravel().astype(np.float64) if self.touches_private_data else np.empty(0)
 
+    def models(self, holders: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Return the models that predict, [holders, models, features]."""
+        return self.w[holders]
+
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the scores of all models, by one matrix product."""
-        return score(self.w[nodes], x)
+        return score(self.models(nodes), x)
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the number of updates of each model."""

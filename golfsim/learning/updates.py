@@ -47,12 +47,19 @@ class Rule(NamedTuple):
     learner: int
     lam: float
     one_by_one: bool  # one update per record; else all records of a node form one mini-batch
+    offset: float = 0.0  # t₀ in the learning rate 1/(λ(t + t₀))
 
 
 @inlined
 def rate(rule, t):
     """Return the learning rate of the t-th update."""
-    return 1.0 / t if rule.learner == MEAN else 1 / (rule.lam * t)
+    return 1.0 / t if rule.learner == MEAN else 1 / (rule.lam * (t + rule.offset))
+
+
+@inlined
+def decay_of(rule, t):
+    """Return the factor by which the t-th update shrinks a model."""
+    return np.float32(1 - 1 / (t + rule.offset))
 
 
 @inlined
@@ -154,7 +161,7 @@ def amend(w, start, models, age, rows, first, stop, rule):
     slices = models if rows.folded else 1
     for record in range(first, stop):
         age += 1
-        decay = np.float32(1 - 1 / age)
+        decay = decay_of(rule, age)
         for m in range(models):
             r = record * slices + (m if rows.folded else 0)
             sign = sign_for(rows, record, m, models)
@@ -193,7 +200,7 @@ def update(w, start, age, rows, node, rule, out):
     together = first + 1 if rule.one_by_one else stop
     size = together - first
     age += 1
-    decay = np.float32(1 - 1 / age)
+    decay = decay_of(rule, age)
     for m in range(models):
         for record in range(first, together):
             r = record * slices + (m if rows.folded else 0)
@@ -261,7 +268,7 @@ def noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out):
     models = out.shape[0]
     slices = models if rows.folded else 1
     age += 1
-    decay = np.float32(1 - 1 / age)
+    decay = decay_of(rule, age)
     scale = rate(rule, age) * 2.0 * (1 + ROUNDING) / (hi - lo) / (epsilon / models)
     for m in range(models):
         for f in range(out.shape[1]):

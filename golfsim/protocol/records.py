@@ -107,6 +107,12 @@ def ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int6
     return np.asarray(np.arange(int(size.sum())) + np.repeat(start - (np.cumsum(size) - size), size), np.int64)
 
 
+def fingerprint(rows: Rows) -> NDArray[np.int64]:
+    """Return numbers that change when records are added or removed, or when labels change."""
+    labels = rows.label * np.arange(1, rows.label.size + 1, dtype=np.int64)
+    return np.array([rows.first.sum(), rows.stop.sum(), labels.sum()], np.int64)
+
+
 def longest(records: Records[Any], norm: str) -> float:
     """Return the length of the longest record, and at least 1."""
     x = records.rows.x

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from golfsim.core.metrics import SUMMARY, Metric
+from golfsim.learning.linear import Descent
 from golfsim.network import transport
 from golfsim.protocol import base, loading
 from golfsim.protocol.learner import Learner
@@ -15,16 +16,17 @@ from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, RawRecords
 from golfsim.scenario.catalogue import Entry
 from golfsim.scenario.reference import table
-from golfsim.sim import attacks, observers, overlay_stats
+from golfsim.sim import attacks, mean_model, observers, overlay_stats
 from golfsim.sim import metrics as predictions
 
 if TYPE_CHECKING:
     from golfsim.scenario.model import Scenario
 
 WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layers", "overlays"
-PUBLISHED = "published records"
+DESCENT, PUBLISHED = "gradient descent", "published records"
 KINDS: dict[type[base.Protocol[Any]], tuple[str, tuple[Metric, ...]]] = {
     Learner: (LEARNING, (*observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
+    Descent: (DESCENT, (*mean_model.MEAN_METRICS, *mean_model.OPTIMUM_METRICS)),
     Overlay: (OVERLAYS, overlay_stats.METRICS),
     Published: (PUBLISHED, attacks.LABEL_METRICS),
 }  # what the simulator measures of a layer, by its kind
@@ -58,6 +60,12 @@ TITLES = {
         "Every layer whose nodes have models. `[observe]` sets how many models are measured. The metrics from `auc` to "
         "`roc` need `metrics = […]` there, and `membership` needs `attacks = […]`.",
     ),
+    DESCENT: (
+        "Layers that learn by gradient descent",
+        'Every layer of Golf or of a random walk, with `metrics = ["mean-model"]` in `[observe]`, or with `"optimum"` '
+        "there. The optimum is the model with the smallest objective on all records that the layer learns from, with "
+        "its learner and its λ. It is what the layer converges to.",
+    ),
     OVERLAYS: ("Overlays", "Every overlay that stores links, in the cycles that `overlay` in `[observe]` asks for."),
     PUBLISHED: (
         "Published records",
@@ -90,6 +98,8 @@ def _asked(scenario: Scenario, protocol: type[base.Protocol[Any]]) -> list[Metri
     observe = scenario.observe
     measured: dict[tuple[Metric, ...], bool] = {
         observers.METRICS: scenario.data is not None,
+        mean_model.MEAN_METRICS: scenario.data is not None and "mean-model" in observe.metrics,
+        mean_model.OPTIMUM_METRICS: scenario.data is not None and "optimum" in observe.metrics,
         attacks.MEMBERSHIP_METRICS: "membership" in observe.attacks,
         attacks.LABEL_METRICS: "label" in observe.attacks,
         overlay_stats.METRICS: observe.overlay is not None,

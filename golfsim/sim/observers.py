@@ -22,6 +22,7 @@ from golfsim.protocol.records import Published, RawRecords
 from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
 from golfsim.sim import attacks, overlay_stats
 from golfsim.sim.invariants import ROOM
+from golfsim.sim.mean_model import MeanModel
 from golfsim.sim.metrics import Metrics, auc, confusion, f1, roc, summary
 from golfsim.sim.tables import FINAL, WORLD, NodeTable
 
@@ -95,6 +96,7 @@ class Observer:
         self._test = test
         self._raw = raw
         self._follow_key = rng.key(seed, "observe", "follow")
+        self._mean_model = MeanModel(config.metrics)
 
     def memory(self, world: World, layers: dict[str, Protocol[Any]], tests: int) -> int:
         """Return the bytes that measuring one layer needs at most: its predictions of test records, or its links."""
@@ -183,6 +185,7 @@ class Observer:
             nodes = self._sample(world, layer)
             if nodes.size:
                 found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
+                found |= self._mean_model.measure(world, layer, nodes, self._test)
                 found["measured"] = float(nodes.size)
         if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
             found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)

@@ -93,6 +93,16 @@ def loss_of(loss, margin):
 
 
 @leaf
+def slope_of(loss, margin):
+    """Return the derivative of the loss at a margin."""
+    if loss.kind == LOGISTIC:
+        e = exp(-abs(margin))
+        return -(e if margin > 0 else 1.0) / (1 + e)
+    h = loss.half_width
+    return -min(max((1 + h - margin) / (2 * h), 0.0), 1.0)
+
+
+@leaf
 def slopes(loss, margin, size, slope):
     """Compute the derivative of the loss at each margin."""
     h = loss.half_width

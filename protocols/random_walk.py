@@ -405,7 +405,8 @@ class Walk(Descent[C]):
         visits = self.averaged[holders]
         begun = np.array([1 << int(number).bit_length() >> 1 for number in visits], np.int64)  # a power of two
         number = np.maximum(visits - begun + 1 + begun // 2, 1)
-        return ((self.recent + self.earlier)[holders] / number[:, None, None]).astype(np.float32)
+        sums = self.recent[holders] + self.earlier[holders]
+        return np.asarray(sums / number[:, None, None], np.float32)
 
     def audited(self) -> Audited:
         """Return an audit with one hop per cycle, so that every model is visible.

@@ -47,6 +47,10 @@ ENTRIES = {
     "golf over newscast": Entry(GOLF, (VIEWS,), data=True),
     "golf with noisy gradients": Entry(GOLF | {"epsilon": 5.0}, (PEERS,), data=True),
     "random_walk": Entry(GOLF | {"use": "random_walk"}, (PEERS,), data=True),
+    "random_walk, averaged": Entry(
+        GOLF | {"use": "random_walk", "average": "second-half", "offset": 100.0}, (PEERS,), data=True
+    ),
+    "optimum": Entry({"use": "optimum", "records": "raw"}, data=True, once=True),
     "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
     "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
     "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),

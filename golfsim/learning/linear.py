@@ -55,8 +55,8 @@ class DescentConfig(LayerConfig):
     )
     offset: Annotated[float, Field(ge=0)] | Literal["published"] = Field(
         0.0,
-        description="t₀ in the step size 1/(λ(t + t₀)): a large t₀ makes the first steps shorter. “published”: the mean "
-        "squared length of the published records divided by λ, so that the first step is the inverse of this length",
+        description="t₀ in the step size 1/(λ(t + t₀)): a large t₀ makes the first steps shorter. “published”: the "
+        "mean squared length of the published records divided by λ, so that the first step is the inverse of it",
     )
     batch: Literal["mini-batch", "one-by-one"] = Field(
         "mini-batch", description="make one update with all records of a node, or one update per record"
@@ -70,6 +70,7 @@ class DescentConfig(LayerConfig):
 
 
 D = TypeVar("D", bound=DescentConfig)
+F = TypeVar("F", np.float32, np.float64)
 
 
 class Descent(Learner[D]):
@@ -149,6 +150,6 @@ class Descent(Learner[D]):
         return self.age[nodes]
 
 
-def linear(w: NDArray[np.float32]) -> NDArray[np.float32]:
+def linear(w: NDArray[F]) -> NDArray[F]:
     """Return a view with one row per linear model."""
     return w.reshape(w.size // w.shape[-1], w.shape[-1])

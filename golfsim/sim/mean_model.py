@@ -102,7 +102,7 @@ def mean_of(layer: Descent[Any], holders: NDArray[np.int32]) -> Model:
 
 
 def compare(models: NDArray[np.float64], best: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the cosine of each model [models, …] and an optimum, and their relative distance; 0 and 1 at the origin."""
+    """Return the cosine of each model and an optimum, and their relative distance; for the zero model 0 and 1."""
     flat, to = models.reshape(len(models), -1), best.ravel()
     length = math.sqrt(_ordered(to * to))
     lengths = np.sqrt(np.array([_ordered(one * one) for one in flat]))

@@ -26,7 +26,10 @@ THREE = {"set": "segmentation", "train": 122, "test": 200, "scale": ["minmax", "
 OBSERVE = {"every": 100, "nodes": 20}
 LONG = {"cycles": 300, "observe": OBSERVE}
 SHORT = {"cycles": 8, "observe": {"every": 4, "nodes": 10}}
-ATTACKED = {"attacks": ["label", "membership"], "metrics": ["auc", "f1", "confusion", "roc"]}
+ATTACKED = {
+    "attacks": ["label", "membership"],
+    "metrics": ["auc", "f1", "confusion", "roc", "mean-model", "optimum"],
+}
 ONE = {"nodes": {"records": 1}}
 SESSIONS = {
     "churn": [{"kind": "lognormal", "online": 0.8, "mu": 2.0, "sigma": 1.0}],
@@ -89,6 +92,12 @@ MORE = {
         published(mode="label+features", norm="l2"),
         golf(records="published", **{"lambda": "published-cv"}),
         data=THREE,
+    ),
+    "optimum, three classes, chosen lambda": lambda: learning(
+        published(mode="label+features", norm="l2"),
+        {"name": "subject", "use": "optimum", "records": "published", "lambda": "published-cv"},
+        data=THREE,
+        cycles=3,
     ),
     "regularised_erm, huber, three classes": lambda: learning(erm(loss="huber"), data=THREE, cycles=3),
     "regularised_erm, lasso": lambda: learning(erm(penalty="lasso"), cycles=3),

@@ -41,7 +41,10 @@ def logged():
     """(protocol, metric) of all kept logs, of the contract's protocols, and of a run with everything observed."""
     several = {"set": "segmentation", "train": 100, "test": 60, "scale": ["minmax", "l1"]}  # seven classes
     classes = golden.learning(VIEWS, GOLF | {"name": "learning"}, data=several, cycles=2, observe={"metrics": ["roc"]})
-    found = set().union(*(kept(name) for name in golden.LOGS), measured(observed()), measured(classes))
+    line = golden.learning(VIEWS, GOLF | {"name": "learning"}, cycles=2, observe={"metrics": ["mean-model"]})
+    line |= {"data": {"set": "random", "train": 100, "test": 60}}  # two features
+    runs = map(measured, (observed(), classes, line))
+    found = set().union(*(kept(name) for name in golden.LOGS), *runs)
     return found.union(*(measured(scenario(entry)) for entry in ENTRIES.values()))
 
 

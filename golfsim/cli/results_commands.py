@@ -94,7 +94,7 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes.")] = None,
 ) -> None:
     """Repeat the experiments of the papers, and write a page that compares the published values with the new ones."""
-    from golfsim.report import published
+    from golfsim.report import published, verdicts
     from golfsim.report import reproduce as again
     from golfsim.runs import batch, progress
     from golfsim.runs.interrupt import listening
@@ -105,11 +105,11 @@ def reproduce(
         how = batch.Execution(workers)
         shown = lambda name: progress.for_this_output()  # noqa: E731 - each item has its own progress bar
         for one in again.reproduce(chosen, out, how, quick=quick, shown=shown, interrupt=interrupt):
-            print(f"{one.item.id}: {again.in_words(one.verdicts()) or one.why_not}", flush=True)
+            print(f"{one.item.id}: {verdicts.in_words(one.verdicts()) or one.why_not}", flush=True)
             found.append(one)
     if interrupt.asked:
         print("interrupted; the same command resumes", file=sys.stderr)
         raise typer.Exit(130)
     with writing(out):
-        page, table = again.write(found, out, quick)
+        page, table = verdicts.write(found, out, quick)
     print(f"page in {page}, table of verdicts in {table}")

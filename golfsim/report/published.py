@@ -56,6 +56,8 @@ class Item:
     claims: tuple[Claim, ...] = ()
     quick: tuple[str, ...] = ("runs=2",)
     changes: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # further scenarios, whose logs are joined with that of the first
+    standard_error: float | None = None  # of the means over runs, at most
     note: str = ""
     picture: str = ""  # “scatter”: records and lines per point; default: the figure of the scenario
 
@@ -92,7 +94,7 @@ def _item(table: dict[str, Any], source: str) -> Item:
     table = dict(table)
     values = tuple(Value(**value) for value in table.pop("value", ()))
     claims = tuple(Claim(**claim) for claim in table.pop("claim", ()))
-    for key in ("quick", "changes"):
+    for key in ("quick", "changes", "also"):
         if key in table:
             table[key] = tuple(table[key])
     return Item(source=source, values=values, claims=claims, **table)

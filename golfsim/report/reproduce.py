@@ -2,52 +2,70 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from golfsim.core.errors import UserError
-from golfsim.core.files import write_whole
-from golfsim.core.paths import shipped_scenarios
+from golfsim.core.paths import shipped, shipped_scenarios
 from golfsim.core.words import counted
-from golfsim.report import published, sections, small_plots
+from golfsim.data import fetch
+from golfsim.data.cards import cards
+from golfsim.report import sections
 from golfsim.report.agreement import Judged, Verdict, judge_claim, judge_value
-from golfsim.report.published import CLOSE, Item
+from golfsim.report.numbers import LEAST
+from golfsim.report.published import Item
 from golfsim.runs import batch, results
 from golfsim.runs.interrupt import Interrupt
+from golfsim.runs.store import WHOLE
+from golfsim.scenario import sweep
 from golfsim.scenario.model import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd
-    from markupsafe import Markup
 
     from golfsim.report.page import Picture
     from golfsim.runs.progress import Progress
 
 
-FULL, QUICK = ("reproduction.html", "verdicts.md"), ("quick.html", "quick.md")
-KINDS: tuple[Verdict, ...] = ("agrees", "differs", "cannot be compared")
-SEVERAL: dict[Verdict, str] = {"agrees": "agree", "differs": "differ", "cannot be compared": "cannot be compared"}
-
-
 @dataclass(frozen=True)
 class Reproduced:
-    """An item, its verdicts, and the folder of its runs."""
+    """An item, its verdicts, and the folders of its runs: one per scenario."""
 
     item: Item
     judged: list[Judged]
-    folder: Path
+    folders: tuple[Path, ...] = ()
     runs: int = 0
     promises: list[sections.Promise] = field(default_factory=list)
     picture: Picture | None = None
     why_not: str = ""
     beside: Picture | None = None  # published and new values over a numeric key
+    lacking: tuple[str, ...] = ()  # data sets that are not fetched
+    executed: int = 0  # runs of all points
+    seconds: float = 0.0  # of all runs
 
     def verdicts(self) -> Counter[Verdict]:
         """Count the values and claims that agree, differ, or cannot be compared."""
         return Counter(judged.verdict for judged in self.judged)
+
+    @property
+    def precision(self) -> str:
+        """The standard error that the item asks for, and how many of its values and claims have a larger one."""
+        limit, few = self.item.standard_error, [one.too_few for one in self.judged if one.too_few]
+        if limit is None or not self.judged:
+            return ""
+        if self.runs < LEAST:
+            return f"The standard error is to be at most {limit:g}; {counted(self.runs, 'run')} cannot show this."
+        if not few:
+            return f"All means over runs have a standard error of at most {limit:g}."
+        needed = max(one.needed for one in few)
+        of = f"{len(few)} of {len(self.judged)} values and claims"
+        return f"The standard error is to be at most {limit:g}. It is larger for {of}: about {needed} runs are needed."
 
 
 def reproduce(
@@ -79,33 +97,89 @@ def reproduce(
     for item in items:
         if interrupt.asked:
             return
-        folder = out / ("quick" if quick else "runs") / item.scenario
         try:
-            yield _one(item, folder, how, quick, shown(item.id), interrupt)
+            yield _one(item, out / ("quick" if quick else "runs"), how, quick, shown, interrupt)
         except UserError as error:
-            yield Reproduced(item, [], folder, why_not=str(error))
+            yield Reproduced(item, [], why_not=without_folders(str(error)))
 
 
 def _one(
-    item: Item, folder: Path, how: batch.Execution, quick: bool, shown: Progress, interrupt: Interrupt
+    item: Item, base: Path, how: batch.Execution, quick: bool, shown: Callable[[str], Progress], interrupt: Interrupt
 ) -> Reproduced:
-    scenario = scenario_of(item, quick)
-    made = batch.run(scenario, folder, how, shown, interrupt)
-    frame = made.frame()
-    if made.failures and frame is None:
-        raise UserError(made.complaint())
-    assert frame is not None
-    rows = list(judged(item, frame))
+    names = (item.scenario, *item.also)
+    missing = lacking(one for name in names for one in data_sets(scenario_of(item, quick, name)))
+    scenarios = {name: scenario_of(item, quick, name, missing) for name in names}
+    if missing and data_sets(scenarios[item.scenario]) <= set(missing):
+        return Reproduced(item, [], why_not=needed(missing), lacking=missing)
+    folders = {name: folder_of(item, name, base) for name in scenarios}
+    made = {n: batch.run(one, folders[n], how, shown(item.id), interrupt) for n, one in scenarios.items()}
+    complaint = without_folders("\n".join(one.complaint() for one in made.values() if one.failures))
+    frames = {name: frame for name, one in made.items() if (frame := one.frame()) is not None}
+    if item.scenario not in frames:
+        raise UserError(complaint)
+    rows = list(judged(item, joined(frames) if item.also else frames[item.scenario], complaint or needed(missing)))
     return Reproduced(
         item,
         rows,
-        folder,
-        frame["seed"].nunique(),
-        promises(folder),
-        picture(item, scenario, frame),
-        made.complaint() if made.failures else "",
+        tuple(folders.values()),
+        frames[item.scenario]["seed"].nunique(),
+        promises([folders[name] for name in frames]),
+        picture(item, scenarios[item.scenario], frames[item.scenario]),
+        complaint,
         beside(item, rows),
+        missing,
+        *_spent(made.values()),
     )
+
+
+def _spent(made: Iterable[batch.Made]) -> tuple[int, float]:
+    """Return the number of complete runs, and the seconds that they took."""
+    known = [(one, one.store.entries()) for one in made]
+    ran = [entries[hash_] for one, entries in known for hash_ in {r.hash for r in one.runs} & entries.keys()]
+    complete = [entry.seconds for entry in ran if entry.status in WHOLE]
+    return len(complete), sum(complete)
+
+
+def folder_of(item: Item, scenario: str, base: Path) -> Path:
+    """Return the folder of the runs of a scenario; an item with changes has a folder of its own."""
+    return (base / item.id if item.changes else base) / Path(scenario).stem
+
+
+def joined(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of several scenarios, with the name of the scenario as a column."""
+    import pandas as pd
+
+    plain = [
+        frame.astype({"layer": object, "metric": object}).assign(scenario=Path(name).stem)
+        for name, frame in frames.items()
+    ]
+    for frame in plain:
+        frame.attrs = {}
+    return pd.concat(plain, ignore_index=True)
+
+
+def data_sets(scenario: Scenario) -> set[str]:
+    """Return the names of the data sets that a scenario uses."""
+    data = (point.scenario.data for point in sweep.points(scenario))
+    return {one.set for one in data if one is not None and one.set is not None}
+
+
+def lacking(names: Iterable[str]) -> tuple[str, ...]:
+    """Return which data sets must be fetched first."""
+    known = [cards()[name] for name in sorted(set(names)) if name in cards()]
+    return tuple(card.name for card in known if card.kind == "fetched" and fetch.damaged(card, fetch.folder_of(card)))
+
+
+def needed(missing: Iterable[str]) -> str:
+    """Return which data sets are not fetched, and the commands that fetch them."""
+    return "; ".join(f"“{name}” is not fetched: golfsim data fetch {name}" for name in missing)
+
+
+def without_folders(text: str) -> str:
+    """Return a message without the folders of this machine."""
+    for folder in (shipped("scenarios").parent, Path.cwd(), Path.home()):
+        text = text.replace(f"{folder}{os.sep}", "")
+    return text
 
 
 def beside(item: Item, rows: list[Judged]) -> Picture | None:
@@ -117,14 +191,9 @@ def beside(item: Item, rows: list[Judged]) -> Picture | None:
     return page.picture_of(ax) if ax is not None else None
 
 
-def in_words(counts: Counter[Verdict]) -> str:
-    """Return numbers of verdicts as text: “2 agree, 1 differs”."""
-    return ", ".join(f"{counts[kind]} {SEVERAL[kind] if counts[kind] > 1 else kind}" for kind in KINDS if counts[kind])
-
-
-def promises(folder: Path) -> list[sections.Promise]:
+def promises(folders: list[Path]) -> list[sections.Promise]:
     """Return the guarantee of each layer per case, and at which points, if not at all."""
-    found = results.find([folder])
+    found = results.find(folders)
     return sections.guarantees(found, sections.usual(sections.factors(found)))
 
 
@@ -142,105 +211,33 @@ def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | No
         return None
 
 
-def scenario_of(item: Item, quick: bool) -> Scenario:
-    """Return the scenario of an item with its changes, and with those of the small version if `quick`."""
+def scenario_of(item: Item, quick: bool, name: str = "", without: Collection[str] = ()) -> Scenario:
+    """Return a scenario of an item (by default the first) with its changes, and with those of `quick`.
+
+    Data sets in `without` are left out of the sweep, unless none remains.
+    """
+    file = shipped_scenarios().get(name or item.scenario, Path(name or item.scenario))
     changes = [*item.changes, *(item.quick if quick else ())]
-    return Scenario.load(shipped_scenarios().get(item.scenario, Path(item.scenario)), changes)
+    found = Scenario.load(file, changes)
+    sets = found.sweep.get("data.set")
+    rest = [one for one in sets if one not in without] if isinstance(sets, list | tuple) else []
+    if not without or not rest:
+        return found
+    return Scenario.load(file, [*changes, f"sweep.data.set={json.dumps(rest)}"])
 
 
-def judged(item: Item, frame: pd.DataFrame) -> Iterator[Judged]:
-    """Yield the verdicts of all values and claims of an item, also for those that the log cannot answer."""
-    for value in item.values:
-        yield _asked(lambda value=value: judge_value(frame, value), f"{value.layer} {value.metric}")  # type: ignore[misc]
-    for claim in item.claims:
-        yield _asked(lambda claim=claim: judge_claim(frame, claim), claim.text)  # type: ignore[misc]
+def judged(item: Item, frame: pd.DataFrame, missing: str = "") -> Iterator[Judged]:
+    """Yield the verdicts of all values and claims of an item, also for those that the log cannot answer.
 
-
-def _asked(ask: Callable[[], Judged], what: str) -> Judged:
-    try:
-        return ask()
-    except UserError as error:
-        return Judged(what, "", "", "cannot be compared", str(error))
-
-
-def write(found: list[Reproduced], out: Path, quick: bool) -> tuple[Path, Path]:
-    """Write the page, and the verdicts as a table in Markdown. Return both paths."""
-    out.mkdir(parents=True, exist_ok=True)
-    page, table = (out / name for name in (QUICK if quick else FULL))
-    text, verdicts = html(found, quick), markdown(found)
-    write_whole(page, lambda path: path.write_text(text, encoding="utf-8"))
-    write_whole(table, lambda path: path.write_text(verdicts, encoding="utf-8"))
-    return page, table
-
-
-def html(found: list[Reproduced], quick: bool) -> str:
-    """Return the page: published and new results, item by item."""
-    from golfsim.report import page
-
-    counts: Counter[Verdict] = sum((one.verdicts() for one in found), Counter())
-    items, sources = len(found), len({one.item.source for one in found})
-    return page.rendered(
-        "reproduction.html",
-        title="Reproduction of published experiments",
-        summary=f"{counted(items, 'item')} (tables, figures and experiments) of {counted(sources, 'source')}. "
-        f"Of their values and claims, {in_words(counts) or 'none was compared'}.",
-        quick=quick,
-        found=found,
-        kinds=KINDS,
-        close=CLOSE,
-        classes={"agrees": "private", "differs": "open", "cannot be compared": ""},
-        papers={paper.id: paper.reference for paper in _papers(found)},
-        small=_small,
-    )
-
-
-def _papers(found: list[Reproduced]) -> list[published.Paper]:
-    """Return the papers of some items, in the order of the items."""
-    known = published.sources()
-    return [known[source] for source in _sources(found) if source in known]
-
-
-def _small(row: Judged, rows: list[Judged]) -> Markup | str:
-    """Return a row of a table as a small plot; the values of one metric have the same axis. Empty: nothing to draw."""
-    if row.sides:
-        return small_plots.curves(row.sides, row.ours)
-    if row.mark is None:
-        return ""
-    same = [other.mark.ends for other in rows if other.mark and other.mark.metric == row.mark.metric]
-    text = f"published {row.published}, new {row.ours}"
-    return small_plots.marks(row.mark, min(low for low, _ in same), max(high for _, high in same), text)
-
-
-def markdown(found: list[Reproduced]) -> str:
-    """Return the verdicts as Markdown tables: one line per source, then one line per reason of a difference."""
-    head = ["| source | tables, figures, experiments | agrees | differs | cannot be compared | not run |"]
-    lines = head + ["|---|---:|---:|---:|---:|---|"] + [_of_source(source, found) for source in _sources(found)]
-    if reasons := _reasons(found):
-        lines += ["", "| why | where | values and claims that differ |", "|---|---|---:|"]
-        lines += [f"| {_cell(why)} | {', '.join(items)} | {items.total()} |" for why, items in reasons.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _sources(found: list[Reproduced]) -> list[str]:
-    return list(dict.fromkeys(one.item.source for one in found))
-
-
-def _of_source(source: str, found: list[Reproduced]) -> str:
-    own = [one for one in found if one.item.source == source]
-    counts: Counter[Verdict] = sum((one.verdicts() for one in own), Counter())
-    lacking = ", ".join(one.item.id for one in own if not one.judged)
-    return f"| {source} | {len(own)} | " + " | ".join(str(counts[kind]) for kind in KINDS) + f" | {lacking} |"
-
-
-def _reasons(found: list[Reproduced]) -> dict[str, Counter[str]]:
-    """Return why values and claims differ, and how many of each item do so."""
-    reasons: dict[str, Counter[str]] = {}
-    for one in found:
-        for row in one.judged:
-            if row.verdict == "differs":
-                reasons.setdefault(row.reason, Counter())[one.item.id] += 1
-    return reasons
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    `missing` states why some runs do not exist.
+    """
+    asked: list[tuple[str, Callable[[], Judged]]] = [
+        *((f"{one.layer} {one.metric}", partial(judge_value, frame, one, item.standard_error)) for one in item.values),
+        *((one.text, partial(judge_claim, frame, one, item.standard_error)) for one in item.claims),
+    ]
+    for what, ask in asked:
+        try:
+            yield ask()
+        except UserError as error:
+            reason = f"{error}{'; ' + missing if missing else ''}"
+            yield Judged(what, "", "", "cannot be compared", reason)

@@ -2,7 +2,6 @@
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,8 @@ import pytest
 import scipy.stats
 
 from golfsim.core.errors import UserError
-from golfsim.report import published, reproduce, side_by_side, small_plots
+from golfsim.data import fetch
+from golfsim.report import published, reproduce, side_by_side, small_plots, verdicts
 from golfsim.report.agreement import judge_claim, judge_value, margin
 from golfsim.report.published import Claim, Item, Value, chosen
 from golfsim.report.sections import Promise
@@ -228,9 +228,7 @@ def test_files_are_read_and_chosen_from(tmp_path, monkeypatch):
 def test_a_page_compares_published_and_new_values_and_escapes_them():
     item = Item("X1-1", "Table <b>1</b>", "x.toml", "X1")
     rows = [judge_value(frame({1.0: 0.2}), value(n, reason="<script>")) for n in (0.2, 0.5)]
-    page = reproduce.html(
-        [reproduce.Reproduced(item, rows, Path()), reproduce.Reproduced(item, [], Path())], quick=True
-    )
+    page = verdicts.html([reproduce.Reproduced(item, rows), reproduce.Reproduced(item, [])], quick=True)
     assert "Table &lt;b&gt;1&lt;/b&gt;" in page
     assert "&lt;script&gt;" in page
     (script,) = re.findall("<script>", page)
@@ -241,7 +239,7 @@ def test_a_page_compares_published_and_new_values_and_escapes_them():
 
 def test_a_page_names_the_papers_with_their_references():
     (item,) = chosen(["V20-T2"])
-    page = reproduce.html([reproduce.Reproduced(item, [], Path())], quick=False)
+    page = verdicts.html([reproduce.Reproduced(item, [])], quick=False)
     assert page.count("D. Veldhuizen (2020): Handling privacy preservation for binary classification data.") == 2
     papers = published.sources()
     assert papers["H17"].reference.startswith("István Hegedűs and Márk Jelasity (2017): Differentially Private")
@@ -272,7 +270,7 @@ def test_a_claim_is_a_small_plot_in_place_of_a_string_of_numbers():
     assert heights == sorted(heights), "downwards"
     assert len(heights) == 3
     item = Item("X1-1", "Table 1", "x.toml", "X1")
-    page = reproduce.html([reproduce.Reproduced(item, [row], Path())], quick=False)
+    page = verdicts.html([reproduce.Reproduced(item, [row])], quick=False)
     assert drawn in page
     assert f"<td>{row.ours}</td>" not in page
 
@@ -287,15 +285,15 @@ def test_published_values_over_a_key_are_a_curve_next_to_the_new_ones():
     published_, new = lines["learning error.mean, published"], lines["learning error.mean, new"]
     assert published_ == pytest.approx(np.array([[1.0, 0.35], [2.0, 0.25], [4.0, 0.15]]))
     assert new == pytest.approx(np.array([[1.0, 0.3], [2.0, 0.2], [4.0, 0.1]]))
-    found = reproduce.Reproduced(item, rows, Path(), beside=reproduce.beside(item, rows))
-    assert "X1-1: published and new values" in reproduce.html([found], quick=False)
+    found = reproduce.Reproduced(item, rows, beside=reproduce.beside(item, rows))
+    assert "X1-1: published and new values" in verdicts.html([found], quick=False)
     assert reproduce.beside(Item("X1-2", "Table 2", "x.toml", "X1", values=values[:1]), rows[:1]) is None
 
 
 def test_a_page_states_every_guarantee_and_where_it_holds():
     told = [Promise("all", "group", f"ε = {n} per record, proven", f"group.epsilon = {n}") for n in (1, 8)]
     item = Item("X1-1", "Table 1", "x.toml", "X1")
-    page = reproduce.html([reproduce.Reproduced(item, [], Path(), promises=told)], quick=False)
+    page = verdicts.html([reproduce.Reproduced(item, [], promises=told)], quick=False)
     for promise in told:
         assert f">{promise.guarantee}</span></td><td>{promise.where}</td>" in page
 
@@ -305,8 +303,8 @@ def test_the_table_of_verdicts_has_one_line_per_source_and_one_per_reason(tmp_pa
     lasso, other = (judge_value(frame({1.0: 0.2}), value(0.5, reason=why)) for why in ("Lasso | L1", ""))
     right = judge_value(frame({1.0: 0.2}), value(0.2))
     rows = [[right, lasso, lasso], [lasso, other], []]
-    found = [reproduce.Reproduced(item, judged, Path()) for item, judged in zip(items, rows, strict=True)]
-    page, table = reproduce.write(found, tmp_path / "new", quick=False)
+    found = [reproduce.Reproduced(item, judged) for item, judged in zip(items, rows, strict=True)]
+    page, table = verdicts.write(found, tmp_path / "new", quick=False)
     assert page.name == "reproduction.html"
     assert table.read_text(encoding="utf-8").splitlines() == [
         "| source | tables, figures, experiments | agrees | differs | cannot be compared | not run |",
@@ -342,3 +340,69 @@ def test_what_cannot_be_run_is_reported_and_stops_nothing(tmp_path):
     )
     assert "there_is_no_such_scenario" in one.why_not
     assert one.judged == []
+
+
+SMALL = """
+name = "small"
+seed = 1
+cycles = 2
+runs = 2
+[data]
+set = "spambase"
+[nodes]
+number = 50
+records = 1
+leave_out = true
+[[protocol]]
+use = "newscast"
+name = "peers"
+view = 5
+[[protocol]]
+use = "golf"
+name = "learning"
+peers = "peers"
+records = "raw"
+"""
+
+
+def again(items, out, quick=False):
+    how = {"quick": quick, "shown": lambda name: batch.Silent(), "interrupt": Interrupt()}
+    return list(reproduce.reproduce(items, out, batch.Execution(), **how))
+
+
+@pytest.mark.needs_jit
+def test_items_with_changes_have_folders_of_their_own_and_scenarios_are_joined(tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    file = str(tmp_path / "small.toml")
+    between = Claim("it learns", {"kind": "between", "layer": "learning", "metric": "error", "low": 0, "high": 1})
+    plain = Item("X1-1", "Table 1", file, "X1", claims=(between,))
+    fewer = Item("X1-2", "Table 2", file, "X1", claims=(between,), changes=("runs=1",))
+    one, other = again([plain, fewer], tmp_path / "out")
+    assert (one.runs, one.executed, other.runs, other.executed) == (2, 2, 1, 1)
+    assert one.seconds > 0
+    assert one.folders != other.folders
+    assert other.folders == (tmp_path / "out/runs/X1-2/small",)
+    (tmp_path / "other.toml").write_text(SMALL.replace("seed = 1", "seed = 2"))
+    sides = {"left": {"where": {"scenario": "small"}}, "right": {"where": {"scenario": "other"}}, "within": 1}
+    alike = Claim("they are alike", {"kind": "alike", "layer": "learning", "metric": "error"} | sides)
+    both = Item("X1-3", "Table 3", file, "X1", claims=(alike,), also=(str(tmp_path / "other.toml"),))
+    (joined,) = again([both], tmp_path / "out")
+    assert [row.verdict for row in joined.judged] == ["agrees"]
+    assert (joined.runs, joined.executed) == (2, 4)
+    assert [folder.name for folder in joined.folders] == ["small", "other"]
+
+
+@pytest.mark.needs_jit
+def test_an_item_whose_data_are_not_fetched_is_not_run_and_states_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "folder_of", lambda card: tmp_path / "nothing")
+    (tmp_path / "small.toml").write_text(SMALL.replace("spambase", "susy"))
+    (tmp_path / "partly.toml").write_text(SMALL + '[sweep]\n"data.set" = ["spambase", "susy"]\n')
+    check = {"kind": "between", "layer": "learning", "metric": "error", "low": 0, "high": 1}
+    claims = tuple(Claim(name, check | {"where": {"data.set": name}}) for name in ("spambase", "susy"))
+    files = [Item("X1-1", "T", str(tmp_path / f"{n}.toml"), "X1", claims=claims) for n in ("small", "partly")]
+    none, some = again(files, tmp_path / "out")
+    assert none.judged == []
+    assert none.why_not == "“susy” is not fetched: golfsim data fetch susy"
+    assert [row.verdict for row in some.judged] == ["agrees", "cannot be compared"]
+    assert some.judged[1].reason.endswith("golfsim data fetch susy")
+    assert "| X1-1 (susy), X1-1 (susy) |" in verdicts.markdown([none, some])

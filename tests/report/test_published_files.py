@@ -22,6 +22,7 @@ KINDS = {
     "below": {"left", "right"},
     "alike": {"left", "right", "within"},
     "best-at": {"x", "low", "high"},
+    "best-grows": {"x", "along", "order"},
     "between": {"low", "high"},
 }
 OF_GROUPS = {"local_error", "aggregated_error"}
@@ -33,14 +34,25 @@ def items(file):
     return tomllib.loads(file.read_text())["item"]
 
 
+def points_of(item):
+    """The points of all scenarios of an item, with the values by which a selection finds them."""
+    scenarios = {
+        name: Scenario.load(name, item.get("changes", ())) for name in (item["scenario"], *item.get("also", ()))
+    }
+    more = {name: {"scenario": name} if "also" in item else {} for name in scenarios}
+    return [(point.values | more[name], point) for name, one in scenarios.items() for point in points(one)]
+
+
 def selections(item):
     """(where, layer, metric) of all that an item selects."""
     for value in item.get("value", ()):
         yield value["where"], value["layer"], value["metric"]
     for check in (claim["check"] for claim in item.get("claim", ()) if "check" in claim):
-        for side in [check[name] for name in ("left", "right") if name in check] or [{}]:
-            where = check.get("where", {}) | side.get("where", {})
-            yield where, side.get("layer", check.get("layer")), side.get("metric", check.get("metric"))
+        parts = [{"where": {check["along"]: value}} for value in check.get("order", ())]
+        for side in [check[name] for name in ("left", "right") if name in check] or parts or [{}]:
+            if "value" not in side:
+                where = check.get("where", {}) | side.get("where", {})
+                yield where, side.get("layer", check.get("layer")), side.get("metric", check.get("metric"))
 
 
 def test_all_four_sources_are_there():
@@ -61,7 +73,7 @@ def test_an_item_has_a_scenario_and_something_to_compare(file):
     for item in items(file):
         assert item["what"], item["id"]
         assert item.get("value") or item.get("claim"), item["id"]
-        assert item["scenario"] in shipped_scenarios(), item["id"]
+        assert {item["scenario"], *item.get("also", ())} <= set(shipped_scenarios()), item["id"]
 
 
 @EACH
@@ -79,9 +91,9 @@ def test_a_selection_names_columns_values_layers_and_metrics_that_the_scenario_h
     for item in items(file):
         if item["scenario"] not in shipped_scenarios():
             continue
-        found = points(Scenario.load(item["scenario"]))
+        found = points_of(item)
         for where, layer, metric in selections(item):
-            chosen = [point for point in found if all(point.values.get(key) == where[key] for key in where)]
+            chosen = [point for values, point in found if all(values.get(key) == where[key] for key in where)]
             assert chosen, (item["id"], where)
             for point in chosen:
                 stack = point.scenario.stack(1, RawRecords.stand_in())

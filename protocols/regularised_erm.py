@@ -99,13 +99,15 @@ def objective_2011(epsilon: float, c: float, n: Floats, lam: Floats) -> Objectiv
     return Objective(2 * (1 + ROUNDING) / rest, delta, np.full(n.size, epsilon))
 
 
-def objective_2008(epsilon: float, c: float, n: Floats, lam: Floats) -> Objective:
+def objective_2008(epsilon: float, c: float, n: Floats, lam: Floats, divisor: Floats | None = None) -> Objective:
     """Return the perturbation of Chaudhuri & Monteleoni (2008).
 
-    It ignores the Jacobian, which costs up to ln(1 + c/(nλ)) in addition to ε.
+    It ignores the Jacobian, which costs up to ln(1 + c/(nλ)) in addition to ε. A source that divides the noise by
+    another number than n, the `divisor`, adds n/divisor times the noise, which costs divisor/n times ε.
     """
-    scale = np.full(n.size, 0.0 if math.isinf(epsilon) else 2 / epsilon)
-    true = epsilon * (1 + ROUNDING) + log_of(1 + c * (1 + ROUNDING) ** 2 / (n * lam))
+    divisor = n if divisor is None else divisor
+    scale = np.full(n.size, 0.0 if math.isinf(epsilon) else 2 / epsilon) * (n / divisor)
+    true = epsilon * (divisor / n) * (1 + ROUNDING) + log_of(1 + c * (1 + ROUNDING) ** 2 / (n * lam))
     return Objective(scale, np.zeros(n.size), true)
 
 
@@ -156,6 +158,19 @@ class RegularisedErmConfig(LayerConfig):
         "corrected",
         description="the amount of noise: what ε needs, or that of the sources; then golfsim reports the true ε",
     )
+    noise_records: int | None = Field(
+        None,
+        ge=1,
+        description="rule = “as-published”: the number of records N by which the noise is divided, for a source that "
+        "takes the size of the complete set instead of the training records; golfsim reports the true ε; default: the "
+        "number of records of the node",
+    )
+    zero_label: Literal[0, 1] | None = Field(
+        None,
+        description="reproduction of Veldhuizen (2020) on real data: the class (the first is 0, the second 1) whose "
+        "records have the label 0 in a loss that is defined for −1 and +1; their loss is constant, so they do not "
+        "influence the model; default: none",
+    )
     epsilon: float | None = Field(
         None, ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
     )
@@ -190,6 +205,14 @@ class RegularisedErmConfig(LayerConfig):
             raise ValueError(
                 "penalty: no noise makes Lasso provably private; rule = “as-published” runs it, not private"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _as_in_a_source(self) -> RegularisedErmConfig:
+        if self.noise_records is not None and (self.noise == "none" or self.rule == "corrected"):
+            raise ValueError("noise_records: needs noise = “output” or “objective” and rule = “as-published”")
+        if self.zero_label is not None and (self.solver != "exact" or isinstance(self.lam, str)):
+            raise ValueError("zero_label: needs solver = “exact” and a number for lambda")
         return self
 
     @model_validator(mode="after")
@@ -256,6 +279,12 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
                 key=f"{self.name}.lambda",
                 hint="give a number",
             )
+        if config.zero_label is not None and (rows.folded or config.records.models > 1):
+            raise UserError(
+                f"“{config.records.name}” does not have records of two classes with their labels",
+                key=f"{self.name}.zero_label",
+                hint='use "raw" records of a set with two classes, or remove zero_label',
+            )
         self._loss = Loss(LOSSES[config.loss], config.huber)
         self._solver = Solver(config.tolerance, threads=world.threads, layer=self.name)
         self.w = np.zeros((world.nodes, config.records.models, config.records.features))
@@ -275,7 +304,8 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         model = size_of((np.float64, records.models, records.features))
         perturbed = model if self.config.noise == "objective" else 0
         charged = 0 if self.config.noise == "none" else 28 * int(records.capacity().sum())
-        return nodes * (FITTED * model + perturbed + 50) + charged
+        zeroed = 0 if self.config.zero_label is None else size_of((np.float32, *records.rows.x.shape))
+        return nodes * (FITTED * model + perturbed + 50) + charged + zeroed
 
     def start(self, world: World, nodes: Nodes) -> None:
         """Delete the models of these nodes. The spent budget stays."""
@@ -286,6 +316,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         rows = self.config.records.rows
         nodes = self._due(world.order, rows)
         if nodes.size:
+            rows = self._with_zero_label(rows)
             self._spend(nodes, rows)
             n = (rows.stop - rows.first)[nodes].astype(float)
             given = self._lambda_for(nodes, rows, n)
@@ -299,6 +330,13 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         due = (stop - first >= self.config.min_records) & ((self.first[nodes] != first) | (self.stop[nodes] != stop))
         may = self.fits[nodes] < self.config.refits if self._noisy else True
         return np.asarray(nodes[due & may], np.int32)
+
+    def _with_zero_label(self, rows: Rows) -> Rows:
+        """Return the records as the loss uses them: y·x is 0 for a record with label 0, whose length is then 0."""
+        zero = self.config.zero_label
+        if zero is None:
+            return rows
+        return rows._replace(x=np.where((rows.label == zero)[:, None], np.float32(0), rows.x))
 
     def _spend(self, nodes: Nodes, rows: Rows) -> None:
         self.fits[nodes] += 1
@@ -400,9 +438,11 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         with this noise the computed point is private as well.
         """
         models, published = self.config.records.models, self.config.rule == "as-published"
-        each = epsilon / models
-        form = objective_2008 if published else objective_2011
-        objective = form(each if published else (1 - COVER) * each, self._loss.curvature, n, lam)
+        each, c = epsilon / models, self._loss.curvature
+        if published:
+            objective = objective_2008(each, c, n, lam, self._divisor(n))
+        else:
+            objective = objective_2011((1 - COVER) * each, c, n, lam)
         linear = self._perturbed("objective", nodes, number, objective.scale, np.zeros((nodes.size, *self.w.shape[1:])))
         linear /= n[:, None, None]
         ridge = lam + objective.delta
@@ -412,16 +452,20 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         return self._perturbed("noise", nodes, number, cover, w)
 
     def _as_published(self, nodes: Nodes, n: Floats, given: Floats, lam: Floats, epsilon: float, w: Weights) -> Weights:
-        """Add the published noise of scale 2/(nελ), λ as given: Laplace per coordinate, or Gamma-norm for Lasso."""
+        """Add the published noise of scale 2/(Nελ), λ as given: Laplace per coordinate, or Gamma-norm for Lasso."""
         if math.isinf(epsilon):
             self.worst_fit = math.inf
             return w
         models = self.config.records.models
-        scale = 2 * models / (n * epsilon * given)
+        scale = 2 * models / (self._divisor(n) * epsilon * given)
         lasso = self.config.penalty == "lasso"
         moved = math.sqrt(w.shape[2]) * self._sensitivity(n, lam) * (1 + ROUNDING)  # in L1 length
         self.worst_fit = max(self.worst_fit, models * float((moved / scale).max()))
         return self._perturbed("noise", nodes, self.fits[nodes], scale, w, laplace=not lasso)
+
+    def _divisor(self, n: Floats) -> Floats:
+        """Return the number of records by which a source divides the noise."""
+        return n if self.config.noise_records is None else np.full(n.size, float(self.config.noise_records))
 
     def _perturbed(
         self, purpose: str, nodes: Nodes, number: Nodes, scale: Floats, w: Weights, laplace: bool = False

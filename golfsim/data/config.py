@@ -44,7 +44,12 @@ class DataConfig(Settings):
     split: Literal["clean", "as-published"] = Field(
         "clean", description="the split into training and test records: that of the card, or that of the papers"
     )
-    train: int | None = Field(None, ge=1, description="number of training records to use (or to generate)")
+    train: int | None = Field(
+        None,
+        ge=1,
+        description="number of training records to use (or to generate); with `folds` and shuffle = false: number of "
+        "rows to divide into folds",
+    )
     test: int | float | None = Field(
         None,
         gt=0,
@@ -58,6 +63,13 @@ class DataConfig(Settings):
         ge=2,
         description="number of folds of a cross-validation, in place of `test`: consecutive runs hold out one fold "
         "each; after all folds the records are shuffled again",
+    )
+    shuffle: bool = Field(
+        True,
+        description="whether the rows for training and testing are drawn at random; false: in the order of the file "
+        "(for a generated set, the order in which it is generated), the first rows are for training and the last for "
+        "testing; with `folds`, the first `train` rows (default: all rows) are divided into folds at random, and each "
+        "of these rows is tested once. [nodes] assigns training records to nodes as usual",
     )
     scale: tuple[Literal["minmax", "l1", "l2", "clip-l2", "bias"], ...] = Field(
         (),

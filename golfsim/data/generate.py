@@ -23,11 +23,15 @@ def two_gaussians(records: int, rng: np.random.Generator, details: Mapping[str, 
 
 
 def separable(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
-    """Draw points uniformly on the unit sphere, outside a margin around a random separator through the origin."""
+    """Draw points uniformly on the unit sphere, outside a margin around a random separator through the origin.
+
+    With `ball`, the points are drawn uniformly in the unit ball.
+    """
     separator = _on_sphere(1, details["dimensions"], rng)[0]
+    draw = _in_ball if details.get("ball") else _on_sphere
     x = np.empty((0, details["dimensions"]))
     while len(x) < records:
-        more = _on_sphere(records, details["dimensions"], rng)
+        more = draw(records, details["dimensions"], rng)
         x = np.concatenate((x, more[np.abs(_along(more, separator)) > details["margin"]]))
     x = x[:records]
     return x, (_along(x, separator) > 0).astype(np.int32)
@@ -50,6 +54,14 @@ def inseparable(records: int, rng: np.random.Generator, details: Mapping[str, An
 def _on_sphere(number: int, dimensions: int, rng: np.random.Generator) -> NDArray[np.float64]:
     points = rng.standard_normal((number, dimensions))
     return np.asarray(points / np.sqrt(np.square(points).sum(axis=1, keepdims=True)))
+
+
+def _in_ball(number: int, dimensions: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw a direction and a distance r per point, with r^dimensions uniform: volume grows with this power of r."""
+    from golfsim.core.maths import power_of
+
+    points = _on_sphere(number, dimensions, rng)
+    return points * power_of(rng.random((number, 1)), 1 / dimensions)
 
 
 def _along(x: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -40,7 +40,10 @@ DRAWN_BYTES = {"random": 20, "separable": 38, "inseparable": 38, "mooc": 2640}
 
 @dataclass(frozen=True)
 class Dataset:
-    """Records ready for learning: training records in random order, and test records, both scaled in the same way."""
+    """Records ready for learning: training records, in random order unless `shuffle` is false, and test records.
+
+    Both are scaled in the same way.
+    """
 
     name: str
     x: NDArray[np.float32]
@@ -309,37 +312,46 @@ def _without_repeats(raw: Unscaled) -> Unscaled:
 def _split(
     raw: Unscaled, config: DataConfig, held_out: int | float | None, overlap: bool, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Return the rows for training, in random order, and for testing.
+    """Return the rows for training, in random order, and for testing; without `shuffle`, the first and the last rows.
 
     With `overlap`, test records are also training records.
     """
-    order = rng.permutation(len(raw.y))
+    order = _order(len(raw.y), config, rng)
     if raw.test_y is not None:
-        test = (
-            rng.permutation(len(raw.test_y))[: _number(config.test, len(raw.test_y), spare=0)] if config.test else None
-        )
+        number = _number(config.test, len(raw.test_y), spare=0) if config.test else None
+        test = None if number is None else _order(len(raw.test_y), config, rng)[:number]
         return _kept(order, config.train), np.arange(len(raw.test_y)) if test is None else np.sort(test)
     assert held_out is not None
     number = _number(held_out, len(order))
     if overlap:
         return _kept(order, config.train), _per_class(order, raw.y, number)
+    if not config.shuffle:
+        return _kept(order[: len(order) - number], config.train), order[len(order) - number :]
     return _kept(order[number:], config.train), np.sort(order[:number])
+
+
+def _order(rows: int, config: DataConfig, rng: np.random.Generator) -> Indices:
+    return rng.permutation(rows) if config.shuffle else np.arange(rows)
 
 
 def _folded(
     raw: Unscaled, config: DataConfig, overlap: bool, fold: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Return the rows for training, in random order, and those of one fold for testing."""
+    """Return the rows for training, in random order, and those of one fold for testing.
+
+    Without `shuffle`, only the first `train` rows are divided into folds, and training rows keep their order.
+    """
     folds = config.folds or 1
     if raw.test_y is not None or overlap:
         own = "the published split has" if overlap else "this set has"
         raise UserError(f"{own} its own test records", key="data.folds", hint="remove folds")
-    if len(raw.y) < folds:
-        what = f"{counted(len(raw.y), 'record')} cannot be divided into {folds} folds"
+    divided = len(raw.y) if config.shuffle else len(_kept(np.arange(len(raw.y)), config.train, "record"))
+    if divided < folds:
+        what = f"{counted(divided, 'record')} cannot be divided into {folds} folds"
         raise UserError(what, key="data.folds", hint="use fewer folds")
-    parts = np.array_split(rng.permutation(len(raw.y)), folds)
+    parts = np.array_split(rng.permutation(divided), folds)
     rest = np.concatenate([part for number, part in enumerate(parts) if number != fold])
-    return _kept(rest, config.train), np.sort(parts[fold])
+    return (_kept(rest, config.train) if config.shuffle else np.sort(rest)), np.sort(parts[fold])
 
 
 def _number(test: int | float, records: int | None, spare: int = 1) -> int:
@@ -353,9 +365,9 @@ def _number(test: int | float, records: int | None, spare: int = 1) -> int:
     return number
 
 
-def _kept(rows: Indices, train: int | None) -> Indices:
+def _kept(rows: Indices, train: int | None, what_they_are: str = "training record") -> Indices:
     if train is not None and train > len(rows):
-        what = f"there are only {counted(len(rows), 'training record')}"
+        what = f"there are only {counted(len(rows), what_they_are)}"
         raise UserError(what, key="data.train", hint=f"use at most {len(rows)}")
     return rows[:train]
 

@@ -234,6 +234,101 @@ def test_the_densities_of_neighbours_differ_by_what_is_stated_and_the_rule_of_20
     assert (lam, epsilon) == (0.01, 4.0) or lam == 1.0 or found > epsilon
 
 
+# What a source may have run: noise divided by another number of records, labels 0 and 1
+
+
+def test_noise_in_the_model_is_divided_by_the_number_of_records_that_is_given():
+    for keys in ({}, {"penalty": "lasso"}):
+        one, half = (
+            fitted(records=4, **keys, **OUTPUT, **PUBLISHED, noise_records=n).w - fitted(records=4, **keys).w
+            for n in (4, 8)
+        )
+        assert half == pytest.approx(one / 2, rel=1e-4, abs=1e-4)
+        assert fitted(records=4, **keys, **OUTPUT, **PUBLISHED).w.tobytes() == (
+            fitted(records=4, **keys, **OUTPUT, **PUBLISHED, noise_records=4).w.tobytes()
+        )
+
+
+def test_noise_in_the_objective_is_divided_by_the_number_of_records_that_is_given():
+    layer = fitted(records=4, **OBJECTIVE, **PUBLISHED, noise_records=10)
+    for node in range(20):
+        b = naive.gamma_norm_noise(naive.key(1, "local", "objective"), 1, node, 0, 2, 2 / 2.0)
+        best = naive.erm_minimum(yx_of(layer, node), 0.1, "logistic", b / 10)
+        assert layer.w[node, 0] == pytest.approx(best, rel=1e-4, abs=1e-3)
+
+
+def test_less_noise_truly_costs_more():
+    layer = fitted(records=4, **OUTPUT, **PUBLISHED, noise_records=10)
+    assert layer.guarantee().epsilon == pytest.approx(10 / 4 * math.sqrt(2) * 2.0, rel=1e-4)
+    layer = fitted(records=4, **OBJECTIVE, **PUBLISHED, noise_records=10)
+    true = 10 / 4 * 2.0 + 0.01 * 2.0 + math.log(1 + 0.25 / (4 * 0.1))
+    assert layer.guarantee().epsilon == pytest.approx(true, rel=1e-4)
+    lasso = fitted(records=4, penalty="lasso", **OUTPUT, **PUBLISHED, noise_records=10)
+    assert lasso.guarantee().epsilon is None
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("divisor", [1.0, 1.25, 3.0])
+def test_the_densities_of_neighbours_differ_by_at_most_the_true_epsilon_of_less_noise(epsilon, divisor):
+    one = np.ones(1)
+    with np.errstate(over="ignore", under="ignore"):
+        sigmoid = (lambda w: -1 / (1 + np.exp(w))), (lambda w: 1 / (2 + np.exp(w) + np.exp(-w)))
+        published = objective_2008(epsilon, 0.25, one, one, divisor * one)
+        assert worst_log_ratio(published, 1.0, 0.25, *sigmoid) <= published.epsilon[0]
+
+
+def zero_one_yx(layer, node, zero):
+    """The records of a node times labels that are 0 for one class; the labels of the other class keep their sign."""
+    rows = layer.config.records.rows
+    mine = slice(rows.first[node], rows.stop[node])
+    return (rows.label[mine] - float(zero))[:, None] * rows.x[mine].astype(np.float64)
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_records_with_the_label_zero_do_not_influence_the_minimum(zero):
+    ridge, lasso = (
+        fitted(records=6, zero_label=zero),
+        fitted(records=6, zero_label=zero, penalty="lasso", **{"lambda": 0.02}),
+    )
+    noisy = fitted(records=6, zero_label=zero, **OBJECTIVE, **PUBLISHED)
+    for node in range(20):
+        yx = zero_one_yx(ridge, node, zero)
+        assert ridge.w[node, 0] == pytest.approx(naive.erm_minimum(yx, 0.1, "logistic"), abs=1e-7)
+        assert lasso.w[node, 0] == pytest.approx(naive.lasso_minimum(yx, 0.02, "logistic", 3000), abs=1e-4)
+        b = naive.gamma_norm_noise(naive.key(1, "local", "objective"), 1, node, 0, 2, 2 / 2.0)
+        assert noisy.w[node, 0] == pytest.approx(naive.erm_minimum(yx, 0.1, "logistic", b / 6), rel=1e-4, abs=1e-3)
+
+
+def test_with_the_label_zero_all_records_of_positive_features_fall_on_one_side():
+    for zero in (0, 1):
+        layer = fitted(records=10, zero_label=zero)
+        has_both = layer.w[:, 0].any(axis=1)
+        x = layer.config.records.rows.x
+        assert (x >= 0).all()
+        assert has_both.sum() > 10
+        predicted = layer.scores(np.flatnonzero(has_both).astype(np.int32), x)[:, :, 0]
+        assert ((predicted >= 0) == (zero == 0)).all()
+
+
+def test_the_label_zero_changes_no_guarantee_since_a_record_still_moves_the_model_by_no_more():
+    for keys in (OUTPUT, OBJECTIVE, OUTPUT | PUBLISHED, OBJECTIVE | PUBLISHED):
+        assert guarantee(records=4, **keys, zero_label=1) == guarantee(records=4, **keys)
+    x = np.array([[1.0, 0], [0, 1], [0.6, 0.8], [1, 0]])
+    for other in ([-1.0, 0], [0, -1], [0, 0]):  # y·x of a replaced record; label 0: the zero vector
+        neighbour = np.vstack([x[:3], other])
+        moved = naive.erm_minimum(x, 0.1, "logistic") - naive.erm_minimum(neighbour, 0.1, "logistic")
+        assert np.linalg.norm(moved) <= 2 / (4 * 0.1)
+
+
+def test_what_reproduces_a_source_is_refused_where_it_has_no_meaning():
+    assert "noise_records: needs noise" in refusal(noise_records=5)
+    assert "noise_records: needs noise" in refusal(noise_records=5, **OUTPUT)
+    assert "zero_label: needs solver" in refusal(zero_label=0, solver="as-published", batch=2)
+    assert "zero_label: needs solver" in refusal(zero_label=0, **{"lambda": "cv"})
+    with pytest.raises(UserError, match=r"local\.zero_label: .* two classes"):
+        finished(table(data=SEGMENTATION, zero_label=0))
+
+
 # What is said of it
 
 

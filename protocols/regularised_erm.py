@@ -22,6 +22,7 @@ from golfsim.core.metrics import Metric
 from golfsim.core.threads import over_ranges
 from golfsim.learning import erm
 from golfsim.learning.erm import Floats, Solver, Weights
+from golfsim.learning.erm.descent import Descent
 from golfsim.learning.erm.newton import LOSSES, Loss
 from golfsim.learning.erm.nodes import Part
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
@@ -147,6 +148,17 @@ class RegularisedErmConfig(LayerConfig):
         None,
         ge=1,
         description="as-published: the number of records per step of the descent, which the source does not state",
+    )
+    batch_penalty: Literal["share", "full"] = Field(
+        "share",
+        description="as-published: the part of the penalty in a step with b of n records: its share b/n, so that an "
+        "epoch has the gradient of the objective, or all of it (“full”), as the source prints, which makes λ n/b times "
+        "as large",
+    )
+    rate_tie: Literal["smallest", "largest"] = Field(
+        "smallest",
+        description="as-published: the learning rate γ to take if several have the fewest errors; the source states no "
+        "rule",
     )
     penalty: Literal["l2", "lasso"] = Field(
         "l2", description="the penalty: L2, or Lasso as in Veldhuizen (2020), which is not private"
@@ -405,9 +417,8 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
             w = erm.fit_with_lasso(nodes, rows, models, self._loss, lam, self._solver)
         elif config.solver == "as-published":
             total, key = config.as_sum(lam, n), self.key("rate")
-            w = erm.fit_as_published(
-                nodes, rows, models, self._loss, total, config.batch or 1, key, self._solver.threads
-            )
+            how = Descent(config.batch or 1, config.batch_penalty == "share", config.rate_tie == "largest")
+            w = erm.fit_as_published(nodes, rows, models, self._loss, total, how, key, self._solver.threads)
         else:
             w = erm.fit(nodes, rows, models, self._loss, lam, solver=self._solver)
         return self._as_published(nodes, n, given, lam, epsilon, w)

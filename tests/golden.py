@@ -101,7 +101,12 @@ MORE = {
     ),
     "regularised_erm, huber, three classes": lambda: learning(erm(loss="huber"), data=THREE, cycles=3),
     "regularised_erm, lasso": lambda: learning(erm(penalty="lasso"), cycles=3),
-    "regularised_erm, descent": lambda: learning(erm(solver="as-published", batch=1, lambda_form="sum"), cycles=3),
+    "regularised_erm, descent": lambda: learning(
+        erm(solver="as-published", batch=1, batch_penalty="full", lambda_form="sum"), cycles=3
+    ),
+    "regularised_erm, descent with shares": lambda: learning(
+        erm(solver="as-published", batch=2, rate_tie="largest", lambda_form="sum"), cycles=3
+    ),
     "regularised_erm, private lambda": lambda: learning(
         erm(noise="output", epsilon=20.0, lambda_epsilon=5.0, **{"lambda": "private"}), nodes={"records": 61}, cycles=3
     ),

@@ -958,8 +958,12 @@ def lasso_minimum(yx, lam, kind, steps=20_000):
     return w
 
 
-def descend(yx, lam, gamma, batch, epochs, stop):
-    """The mini-batch descent of Asplund & Frøystad 2015 (3.8) on Σ log-loss + λ‖w‖², with the signs as they must be."""
+def descend(yx, lam, gamma, batch, epochs, stop, penalty):
+    """The mini-batch descent of Asplund & Frøystad 2015 (3.8) on Σ log-loss + λ‖w‖², with the signs as they must be.
+
+    The penalty's gradient is 2λw in every step as printed (“full”), or spread over the steps of an epoch in proportion
+    to their records (“share”).
+    """
     w = np.zeros(yx.shape[1])
 
     def objective():
@@ -971,20 +975,24 @@ def descend(yx, lam, gamma, batch, epochs, stop):
         for start in range(0, len(yx), batch):
             rows = yx[start : start + batch]
             slope = np.array([loss_slope(m, "logistic") for m in rows @ w])
-            w = w - alpha * (slope @ rows + 2 * lam * w)
+            part = len(rows) / len(yx) if penalty == "share" else 1
+            w = w - alpha * (slope @ rows + part * 2 * lam * w)
             if stop and abs(objective() - before) < stop:
                 return w
             before = objective()
     return w
 
 
-def best_rate(yx, fold, lam, batch, rates):
-    """The γ with the fewest mistakes on each of the folds after one epoch on the others; the first of equals."""
-    wrong = [
-        sum(int((yx[fold == f] @ descend(yx[fold != f], lam, gamma, batch, 1, 0) <= 0).sum()) for f in set(fold))
-        for gamma in rates
-    ]
-    return rates[int(np.argmin(wrong))]
+def best_rate(yx, fold, lam, batch, rates, penalty, tie):
+    """The γ with the fewest mistakes on each of the folds after one epoch on the others; the `tie` of equals."""
+
+    def mistakes(gamma, left_out):
+        w = descend(yx[fold != left_out], lam, gamma, batch, 1, 0, penalty)
+        return int((yx[fold == left_out] @ w <= 0).sum())
+
+    wrong = {gamma: sum(mistakes(gamma, f) for f in set(fold)) for gamma in rates}
+    equals = [gamma for gamma in rates if wrong[gamma] == min(wrong.values())]
+    return {"smallest": min, "largest": max}[tie](equals)
 
 
 def fold_mistakes(x, label, fold, lam_for, kind, models):

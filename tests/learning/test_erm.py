@@ -11,6 +11,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.learning import erm
 from golfsim.learning.erm import Solver, descent, newton
+from golfsim.learning.erm.descent import Descent
 from golfsim.learning.erm.newton import HUBER, LOGISTIC, Loss
 from golfsim.learning.erm.nodes import Part, cross_validate
 from golfsim.protocol.records import Rows
@@ -150,7 +151,7 @@ def test_any_number_of_threads_gives_the_same_bits(rng):
         assert one.tobytes() == three.tobytes()
     one, three = (erm.fit_with_lasso(nodes, rows, 3, KINDS["logistic"], lam, Solver(threads=t)) for t in (1, 3))
     assert one.tobytes() == three.tobytes()
-    one, three = (erm.fit_as_published(nodes, rows, 3, KINDS["logistic"], lam, 4, KEY, t) for t in (1, 3))
+    one, three = (erm.fit_as_published(nodes, rows, 3, KINDS["logistic"], lam, Descent(4), KEY, t) for t in (1, 3))
     assert one.tobytes() == three.tobytes()
 
 
@@ -237,22 +238,47 @@ def test_lasso_of_a_hard_problem_is_solved(rng):
 # The source's descent
 
 
-@pytest.mark.parametrize("lam", [0.01, 0.5, 4.0])
-@pytest.mark.parametrize("batch", [1, 7, 100])
-def test_the_mini_batch_descent_is_that_of_the_reference(rng, lam, batch):
+def descents(rng, lam, batch, penalty, tie):
+    """Return models of two nodes, and those of the reference."""
     rows = problem(rng, [20, 11], 3)
-    w = erm.fit_as_published(everybody(rows), rows, 1, KINDS["logistic"], np.full(2, lam), batch, KEY)
+    how = Descent(batch, penalty == "share", tie == "largest")
+    w = erm.fit_as_published(everybody(rows), rows, 1, KINDS["logistic"], np.full(2, lam), how, KEY)
     fold = erm.parts(everybody(rows), rows, 3, KEY)
+    expected = []
     for node in range(2):
         yx, mine = signed(rows, node), fold[rows.first[node] : rows.stop[node]]
         with np.errstate(over="ignore", invalid="ignore"):
-            gamma = naive.best_rate(yx, mine, lam, batch, descent.SGD_RATES)
-        assert w[node, 0] == pytest.approx(naive.descend(yx, lam, gamma, batch, 100, 0.01), rel=1e-6, abs=1e-9)
+            gamma = naive.best_rate(yx, mine, lam, batch, descent.SGD_RATES, penalty, tie)
+        expected.append(naive.descend(yx, lam, gamma, batch, 100, 0.01, penalty))
+    return w[:, 0], np.array(expected)
+
+
+@pytest.mark.parametrize("tie", ["smallest", "largest"])
+@pytest.mark.parametrize("penalty", ["share", "full"])
+@pytest.mark.parametrize("lam", [0.01, 0.5, 4.0])
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_the_mini_batch_descent_is_that_of_the_reference(rng, lam, batch, penalty, tie):
+    w, expected = descents(rng, lam, batch, penalty, tie)
+    assert w == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_equally_good_learning_rates_lead_to_different_models_by_the_two_rules(rng):
+    seed = int(rng.integers(1 << 30))
+    smallest, largest = (descents(np.random.default_rng(seed), 0.5, 7, "share", t)[0] for t in ("smallest", "largest"))
+    assert not np.allclose(smallest, largest)
+
+
+def test_shares_of_the_penalty_lead_to_the_minimum_and_the_printed_rule_to_that_of_a_larger_lambda(rng):
+    yx = signed(problem(rng, [20], 3), 0)
+    for penalty, times in ("share", 1), ("full", 4):  # 20 records in batches of 5: four steps per epoch
+        w = naive.descend(yx, 1.0, 1e-2, 5, 2000, 0, penalty)
+        assert w == pytest.approx(naive.erm_minimum(yx, 2 * times / 20, "logistic"), abs=0.01)
+        assert np.linalg.norm(w - naive.erm_minimum(yx, 2 * (5 - times) / 20, "logistic")) > 0.1
 
 
 def test_the_descent_stops_early_where_newton_goes_on(rng):
     rows = problem(rng, [20], 3)
-    early = erm.fit_as_published(everybody(rows), rows, 1, KINDS["logistic"], np.array([0.1]), 5, KEY)
+    early = erm.fit_as_published(everybody(rows), rows, 1, KINDS["logistic"], np.array([0.1]), Descent(5), KEY)
     exact = erm.fit(everybody(rows), rows, 1, KINDS["logistic"], np.array([0.01]))
     assert np.linalg.norm(early - exact) > 1e-3
 

@@ -17,7 +17,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.threads import over_ranges
 from golfsim.core.words import counted
-from golfsim.learning.erm.descent import SGD_FOLDS, SGD_RATES
+from golfsim.learning.erm.descent import SGD_FOLDS, SGD_RATES, Descent
 from golfsim.learning.erm.fits import Lasso, Method, MiniBatchDescent, Ridge, fit_nodes
 from golfsim.learning.erm.newton import Loss
 from golfsim.learning.erm.nodes import Part, count_mistakes, cross_validate
@@ -116,7 +116,7 @@ def fit_as_published(
     models: int,
     loss: Loss,
     lam: Floats,
-    batch: int,
+    how: Descent,
     key: np.uint64,
     threads: int = 1,
 ) -> Weights:
@@ -134,8 +134,8 @@ def fit_as_published(
         The loss function.
     lam : array of float64, shape (nodes,)
         The λ of each node in the objective Σ loss + λ‖w‖².
-    batch : int
-        The number of records per mini-batch.
+    how : Descent
+        The size of a mini-batch, its part of the penalty, and the choice among equally good learning rates.
     key : uint64
         The key of the random folds by which the learning rate is chosen.
     threads : int
@@ -145,7 +145,7 @@ def fit_as_published(
     -------
     array of float64, shape (nodes, models, features)
     """
-    method = MiniBatchDescent(loss, lam, parts(nodes, rows, SGD_FOLDS, key), np.array(SGD_RATES), batch)
+    method = MiniBatchDescent(loss, lam, parts(nodes, rows, SGD_FOLDS, key), np.array(SGD_RATES), how)
     return _fitted(nodes, rows, models, EVERYTHING, method, threads)[0]
 
 

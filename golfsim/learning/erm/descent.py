@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from golfsim.core.kernels import kernel, leaf
@@ -16,6 +18,14 @@ SGD_STOP = 0.01
 DIVERGED = 1e100  # a model with a larger squared length has diverged
 
 
+class Descent(NamedTuple):
+    """What the source does not state, or states in a form that is not consistent with its objective."""
+
+    batch: int  # the number of records per mini-batch
+    share: bool = True  # a batch has its share of the penalty, batch/n; otherwise every batch has all of it, as printed
+    largest: bool = False  # of equally good values of γ, take the largest; otherwise the smallest
+
+
 @leaf
 def summed_objective(loss, n, lam, w, margin):
     """Return Σ loss + λ‖w‖² (Asplund & Frøystad 2015, equation 3.7, as an objective to minimise)."""
@@ -28,11 +38,13 @@ def summed_objective(loss, n, lam, w, margin):
 
 
 @leaf
-def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
+def descend(z, n, size, how, gamma, lam, epochs, stop, loss, w, scratch):
     """Minimise Σ loss + λ‖w‖² by mini-batch descent (Asplund & Frøystad 2015, equation 3.8 with corrected signs).
 
-    A step is α·(Σ over the batch of the loss's gradient + 2λw), α = γ/(1 + γλt) with t the epoch, from 0. The descent
-    ends after a step that changes the objective by less than `stop`, or if the model diverges.
+    A step with b of the n records is α·(Σ over the batch of the loss's gradient + 2λw·b/n), α = γ/(1 + γλt) with t the
+    epoch, from 0. The equation of the source has 2λw in each step. An epoch of such steps has n/b times the gradient of
+    the penalty, so it minimises Σ loss + (n/b)λ‖w‖². The descent ends after a step that changes the objective by less
+    than `stop`, or if the model diverges.
 
     Parameters
     ----------
@@ -40,8 +52,8 @@ def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
         The records times their signs, feature by feature, padded with zeros.
     n, size : int
         The number of records, without and with padding.
-    batch : int
-        The number of records per mini-batch.
+    how : Descent
+        The size of a mini-batch, and its part of the penalty.
     gamma : float
         The initial learning rate.
     lam : float
@@ -61,12 +73,14 @@ def descend(z, n, size, batch, gamma, lam, epochs, stop, loss, w, scratch):
     before = summed_objective(loss, n, lam, w, scratch.margin)
     for epoch in range(epochs):
         alpha = gamma / (1 + gamma * lam * epoch)
-        for lo in range(0, n, batch):
+        for lo in range(0, n, how.batch):
+            hi = min(lo + how.batch, n)
+            pull = 2 * lam * (hi - lo) / n if how.share else 2 * lam
             slopes(loss, scratch.margin, size, scratch.slope)
             square = 0.0
             for f in range(w.size):
-                total = dot_between(scratch.slope, 0, z, f, lo, min(lo + batch, n))
-                w[f] -= alpha * (total + 2 * lam * w[f])
+                total = dot_between(scratch.slope, 0, z, f, lo, hi)
+                w[f] -= alpha * (total + pull * w[f])
                 square += w[f] * w[f]
             if square > DIVERGED:
                 return
@@ -89,8 +103,10 @@ def wrong_sides(z, n, size, w, scratch):
 
 
 @kernel
-def best_rate(rows, node, m, models, fold, rates, batch, lam, loss, flat, w, scratch):
-    """Return the γ with the fewest errors on left-out folds after one epoch on the other folds; the first if several.
+def best_rate(rows, node, m, models, fold, rates, how, lam, loss, flat, w, scratch):
+    """Return the γ with the fewest errors on left-out folds after one epoch on the other folds.
+
+    The source does not state which γ it takes if several have the fewest errors; `how` does.
 
     Parameters
     ----------
@@ -103,9 +119,9 @@ def best_rate(rows, node, m, models, fold, rates, batch, lam, loss, flat, w, scr
     fold : array of int32, shape (records,)
         The fold of each record.
     rates : array of float64, shape (rates,)
-        The values of γ to choose from.
-    batch : int
-        The number of records per mini-batch.
+        The values of γ to choose from, in increasing order.
+    how : Descent
+        The size of a mini-batch, its part of the penalty, and the choice among equal values of γ.
     lam : float
         The λ of the objective.
     loss : Loss
@@ -126,10 +142,14 @@ def best_rate(rows, node, m, models, fold, rates, batch, lam, loss, flat, w, scr
             size = padded(n, LANES)
             z = flat[: features * size].reshape(features, size)
             lay_out(rows, node, m, models, rest, z)
-            descend(z, n, size, batch, rates[r], lam, 1, 0.0, loss, w, scratch)
+            descend(z, n, size, how, rates[r], lam, 1, 0.0, loss, w, scratch)
             n = count(rows, node, held)
             size = padded(n, LANES)
             z = flat[: features * size].reshape(features, size)
             lay_out(rows, node, m, models, held, z)
             wrong[r] += wrong_sides(z, n, size, w, scratch)
-    return rates[np.argmin(wrong)]
+    chosen = 0
+    for r in range(1, rates.size):
+        if wrong[r] < wrong[chosen] or (how.largest and wrong[r] == wrong[chosen]):
+            chosen = r
+    return rates[chosen]

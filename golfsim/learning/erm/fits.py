@@ -9,7 +9,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import kernel
-from golfsim.learning.erm.descent import SGD_EPOCHS, SGD_STOP, best_rate, descend
+from golfsim.learning.erm.descent import SGD_EPOCHS, SGD_STOP, Descent, best_rate, descend
 from golfsim.learning.erm.lasso import lasso
 from golfsim.learning.erm.newton import LANES, FitRoom, Loss, make_scratch, minimise, padded
 from golfsim.learning.erm.nodes import Part, count, lay_out, most_records
@@ -43,8 +43,8 @@ class MiniBatchDescent(NamedTuple):
     loss: Loss
     lam: Floats  # of each node
     fold: NDArray[np.int32]  # of each record
-    rates: Floats  # the learning rates to choose from
-    batch: int
+    rates: Floats  # the learning rates to choose from, in increasing order
+    how: Descent
 
 
 class Problem(NamedTuple):
@@ -79,13 +79,13 @@ def _by_lasso(method, p):
 
 @kernel
 def _by_descent(method, p):
-    lam, loss, batch, size = method.lam[p.place], method.loss, method.batch, p.z.shape[1]
+    lam, loss, how, size = method.lam[p.place], method.loss, method.how, p.z.shape[1]
     gamma = best_rate(
-        p.rows, p.node, p.m, p.models, method.fold, method.rates, batch, lam, loss, p.flat, p.model, p.scratch
+        p.rows, p.node, p.m, p.models, method.fold, method.rates, how, lam, loss, p.flat, p.model, p.scratch
     )
     lay_out(p.rows, p.node, p.m, p.models, p.part, p.z)  # choosing the rate has used the same memory
     p.model[:] = 0
-    descend(p.z, p.n, size, batch, gamma, lam, SGD_EPOCHS, SGD_STOP, loss, p.model, p.scratch)
+    descend(p.z, p.n, size, how, gamma, lam, SGD_EPOCHS, SGD_STOP, loss, p.model, p.scratch)
     return 0.0
 
 

@@ -23,9 +23,8 @@ from golfsim.protocol.records import Published, Records, Rows, ranges, refuse_un
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
-PER_CLASS, JOINT, LABEL_FEATURES = range(3)
 PER_RECORD = 54  # bytes: scale, probability of a true label, visits, label, and numbers while records are published
-MODES = {"per-class": PER_CLASS, "joint": JOINT, "label+features": LABEL_FEATURES}
+ONCE = ("label+features", "as-coded")  # modes that publish one noisy x for all one-versus-all problems, and a label
 
 
 @leaf
@@ -172,10 +171,11 @@ class DataPerturbationConfig(LayerConfig):
     epsilon: float = Field(
         ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
     )
-    mode: Literal["per-class", "joint", "label+features"] = Field(
+    mode: Literal["per-class", "joint", "label+features", "as-coded"] = Field(
         "per-class",
         description="“per-class”: yx for each of c one-versus-all problems, each with ε/c (as published); “joint”: "
-        "e_y ⊗ x once with the complete ε; “label+features”: the label by random response, and x once",
+        "e_y ⊗ x once with the complete ε; “label+features”: the label by random response, and x once; “as-coded”: x "
+        "once with the complete ε and the true label, as in the program of the authors: the label is not private",
     )
     label_epsilon: float | None = Field(
         None,
@@ -196,7 +196,9 @@ class DataPerturbationConfig(LayerConfig):
         return self
 
     def epsilon_of_label(self, classes: int) -> float:
-        """Return the part of a record's ε that is spent on its label."""
+        """Return the part of a record's ε that is spent on its label; infinite if the label is published as it is."""
+        if self.mode == "as-coded":
+            return math.inf
         if self.mode != "label+features":
             return 0.0
         if self.label_epsilon is not None or math.isinf(self.epsilon):
@@ -216,18 +218,19 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         config = self.config
         rows = config.records.rows
         refuse_unfit(config.records, config.norm, self.name)
-        self._classes, self._folded = config.records.classes, config.mode != "label+features"
+        self._classes, self._folded = config.records.classes, config.mode not in ONCE
         slices = self.models if self._folded else 1
         self.z = np.zeros((rows.label.size * slices, rows.x.shape[1]), np.float32)
         self.label = np.zeros(0 if self._folded else rows.label.size, np.int32)
         self.first, self.stop = rows.first.copy(), rows.first.copy()
-        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=1), config.epsilon, rows.label.size)
+        spent = math.inf if config.mode == "as-coded" else config.epsilon
+        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=1), spent, rows.label.size)
         self._noise_key = self.key("noise")
         self._plan(rows)
 
     def memory(self, world: World) -> int:
         """Return the bytes of the published records, and of noise scales, labels and ledger per record."""
-        slices = self.models if self.config.mode != "label+features" else 1
+        slices = self.models if self.config.mode not in ONCE else 1
         records, features = int(self.config.records.capacity().sum()), self.config.records.features
         return size_of((np.float32, records * slices, features), (PER_RECORD, records), (np.int64, 2, world.nodes))
 
@@ -237,7 +240,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         kind: type[Laplace | GammaNorm] = Laplace if config.norm == "l1" else GammaNorm
         share = 1 / self._records_of_owner(rows) if config.unit == "node" else np.ones(rows.label.size)
         label_epsilon = config.epsilon_of_label(self._classes)
-        rest = config.epsilon if math.isinf(config.epsilon) else config.epsilon - label_epsilon
+        rest = config.epsilon if math.isinf(label_epsilon) else config.epsilon - label_epsilon
         epsilon = rest / (self.models if config.mode == "per-class" else 1)
         self._scale = kind(epsilon=epsilon, sensitivity=2.0).scale / share
         shares, which = np.unique(share, return_inverse=True)
@@ -333,12 +336,17 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return np.concatenate([z.ravel(), self.label])
 
     def guarantee(self) -> Guarantee:
-        """Return ε per record or node: everything is published once."""
-        return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+        """Return ε per record or node: everything is published once. As coded, ε covers the features only."""
+        proven = self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+        if self.config.mode != "as-coded" or math.isinf(self.config.epsilon):
+            return proven
+        features = proven.note if proven.epsilon is None else f"ε = {proven.epsilon:g} per {proven.unit}"
+        return Guarantee(None, proven.unit, f"label not private; for the features only: {features}")
 
     def disclosure(self) -> Disclosure:
         """Return that noisy records are released."""
-        return Disclosure("records with noise", "nobody")
+        labels = ", labels without noise" if self.config.mode == "as-coded" else ""
+        return Disclosure(f"records with noise{labels}", "nobody")
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the spent budget."""

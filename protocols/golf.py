@@ -13,7 +13,20 @@ from golfsim.core.metrics import Metric
 from golfsim.core.simd import dot, fused, prefetch, prefetch_item
 from golfsim.core.threads import as_if_one_by_one
 from golfsim.learning.linear import Descent, DescentConfig, linear
-from golfsim.learning.updates import NORMS, Noise, Rule, copy_model, decay_of, keep_model, learn, step_size
+from golfsim.learning.updates import (
+    NORMS,
+    SHARING,
+    Noise,
+    Rule,
+    Sharing,
+    copy_model,
+    decay_of,
+    guarantee_of_gradients,
+    keep_model,
+    learn,
+    spent_on_all,
+    step_size,
+)
 from golfsim.network.adversaries import HONEST, Forgery, as_sent, forge, forge_rows
 from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
@@ -464,6 +477,7 @@ class GolfConfig(DescentConfig):
         allow_inf_nan=True,
         description="the budget ε of each record (or node), for noise in each gradient; default: no noise",
     )
+    rule: Sharing = Field("shared", description=f"with epsilon: {SHARING}")
     schedule: Schedule = Field(
         UniformSchedule(kind="uniform", visits=1),
         description="with epsilon: how the budget is divided over the visits of a record",
@@ -528,7 +542,8 @@ class Golf(Descent[GolfConfig]):
         if private:
             refuse_unfit(config.records, config.norm, self.name)
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
-        self.ledger = Ledger(config.schedule, config.epsilon or 0.0, units if private else 0)
+        spent = spent_on_all(config.epsilon or 0.0, config.rule, config.records.models)
+        self.ledger = Ledger(config.schedule, spent, units if private else 0)
         self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
         self._peer_key = self.key("peer")
         usual = config.variant == "algorithm1" and not config.cache and config.clip is None and config.epsilon is None
@@ -608,9 +623,10 @@ class Golf(Descent[GolfConfig]):
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records, or that of the noise in the gradients."""
-        if self.config.epsilon is None:
+        config = self.config
+        if config.epsilon is None:
             return super().guarantee()
-        return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+        return guarantee_of_gradients(config.records, config.epsilon, config.rule, config.unit)
 
     def disclosure(self) -> Disclosure:
         """Return that models are released, with noise in each gradient if there is an ε."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from golfsim.learning.updates import NORMS, Noise
+from golfsim.learning.updates import NORMS, SHARING, Noise, Sharing, guarantee_of_gradients, spent_on_all
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure
@@ -23,6 +23,7 @@ class GradientPerturbationConfig(WalkConfig):
     epsilon: float = Field(
         ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
     )
+    rule: Sharing = Field("shared", description=SHARING)
     schedule: Schedule = Field(
         UniformSchedule(kind="uniform", visits=1), description="how the budget is divided over the visits of a record"
     )
@@ -47,7 +48,8 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         config = self.config
         refuse_unfit(config.records, config.norm, self.name)
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
-        self.ledger = Ledger(config.schedule, config.epsilon, units)
+        spent = spent_on_all(config.epsilon, config.rule, config.records.models)
+        self.ledger = Ledger(config.schedule, spent, units)
         self._noise = Noise(True, NORMS[config.norm], config.unit == "record", self.key("noise"))
 
     def memory(self, world: World) -> int:
@@ -62,8 +64,9 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         return visits_of(self.config.schedule)
 
     def guarantee(self) -> Guarantee:
-        """Return ε per record or node: the visits of a record compose sequentially, different records in parallel."""
-        return self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+        """Return ε per record or node."""
+        config = self.config
+        return guarantee_of_gradients(config.records, config.epsilon, config.rule, config.unit)
 
     def disclosure(self) -> Disclosure:
         """Return that models with noisy gradients are released."""

@@ -736,6 +736,11 @@ def publish_joint(x, label, classes, noise):
     return np.array([blocks[m] - sum(blocks[j] for j in range(classes) if j != m) for m in range(classes)])
 
 
+def publish_as_coded(x, label, noise):
+    """x + noise once, and the label as it is: what the authors' program does (class DiffPriv)."""
+    return np.float64(x) + noise, label
+
+
 def respond(first, second, value, values, epsilon):
     """The answer of k-ary random response by two draws: the truth, else one of the others alike."""
     if uniform(first) < response_probabilities(values, epsilon)[value, value]:
@@ -759,10 +764,13 @@ def noisy_update(model, xs, labels, lam, learner, noise):
     return weights + rate * np.asarray(noise), age
 
 
-def noise_scale(epsilon, models, records, unit):
-    """Of the noise on a mean gradient: gradients are at most 1 long, so one of k records moves the mean by 2/k."""
+def noise_scale(epsilon, models, records, unit, rule="shared"):
+    """Of the noise on a mean gradient: gradients are at most 1 long, so one of k records moves the mean by 2/k.
+
+    As coded, each of the models has the complete ε.
+    """
     sensitivity = 2 / records if unit == "record" else 2
-    return sensitivity * models / epsilon
+    return sensitivity / (epsilon if rule == "as-coded" else epsilon / models)
 
 
 # ------------------------------------------------------------------------------------------------ walks

@@ -6,7 +6,9 @@ step size, which depends on the margin w·yx.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,10 @@ from golfsim.privacy.ledger import may_visit, spend
 from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.privacy.noise import add_gamma_norm, add_laplace
 from golfsim.protocol.records import sign_for
+
+if TYPE_CHECKING:
+    from golfsim.privacy.mechanisms import Guarantee, Unit
+    from golfsim.protocol.records import Records
 
 PEGASOS, LOGISTIC, MEAN = range(3)
 
@@ -39,6 +45,30 @@ class Noise(NamedTuple):
     norm: int
     per_record: bool  # the unit is a record: the sensitivity of the mean over k records is k times smaller
     key: np.uint64
+
+
+Sharing = Literal["shared", "as-coded"]
+SHARING = (
+    "“shared”: the c one-versus-all problems share ε, so each has ε/c (as published); “as-coded”: each problem has the "
+    "complete ε, as in the program of the authors, so the true ε is c·ε"
+)
+
+
+def spent_on_all(epsilon: float, rule: Sharing, models: int) -> float:
+    """Return the ε that the noisy gradients of all one-versus-all problems spend together.
+
+    `noisy_update` gives each problem the same part of it.
+    """
+    return epsilon * models if rule == "as-coded" else epsilon
+
+
+def guarantee_of_gradients(records: Records[Any], epsilon: float, rule: Sharing, unit: Unit) -> Guarantee:
+    """Return the guarantee of noisy gradients: the visits of a record compose sequentially, records in parallel."""
+    proven = records.guarantee_of(spent_on_all(epsilon, rule, records.models), unit)
+    if rule == "shared" or records.models == 1 or math.isinf(epsilon):
+        return proven
+    each = f"{epsilon:g} for each of {records.models} one-versus-all problems"
+    return replace(proven, note=f"{proven.note}; {each}" if proven.note else each)
 
 
 class Rule(NamedTuple):

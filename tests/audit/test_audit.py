@@ -72,6 +72,9 @@ STRATEGIES = {
         GOLF | {"use": "gradient_perturbation", "epsilon": 2.0, "schedule": {"kind": "uniform", "visits": 2}},
         (PEERS,), DATA, LABEL, 0.0,
     ),
+    "noisy gradients as coded": (
+        GOLF | {"use": "gradient_perturbation", "epsilon": 0.3, "rule": "as-coded"}, (PEERS,), SEGMENTS, LABEL, 0.0,
+    ),
     "golf": (GOLF | {"epsilon": 2.0}, (PEERS,), DATA, LABEL, 0.3),
     "output": (OUTPUT | {"epsilon": 2.0}, (), DATA, ACROSS, 0.0),
     "objective": (OUTPUT | {"epsilon": 2.0, "noise": "objective"}, (), DATA, ACROSS, 0.0),
@@ -101,6 +104,16 @@ def test_half_of_the_noise_of_a_fit_is_found_out(loss, noise, monkeypatch):
     )
     (finding,) = auditing.audit(strategy(layer, data=L2), runs=4000, confidence=SURE, pairs=pairs).findings
     assert finding.bound > finding.stated == 1
+
+
+def test_as_coded_no_epsilon_is_stated_and_a_different_label_is_seen_without_error():
+    finding = found(strategy(PUBLISHED | {"mode": "as-coded"}), LABEL)
+    assert finding.stated is None
+    assert not finding.broken
+    assert "label not private" in finding.note
+    assert finding.bound > 3  # no bound of so few runs can be above 4.1
+    alike = found(strategy(PUBLISHED | {"mode": "as-coded"}), a_pair("different features"))
+    assert 1 < alike.bound <= 2
 
 
 def test_the_last_bits_of_unrounded_noise_are_found_out(monkeypatch):

@@ -199,6 +199,14 @@ def test_the_full_epsilon_for_features_in_addition_to_the_label_is_found_out(mon
     assert audit_label_and_features(2, 2.0, 1.0) > 2.2
 
 
+def test_as_coded_the_features_have_epsilon_and_the_label_is_given_away():
+    keys = {"mode": "as-coded", "epsilon": 1.5}
+    (here, label), (there, other) = (published(x, y, 3, seed=s, **keys) for s, (x, y) in enumerate([(E1, 1), (E2, 0)]))
+    same_label = lower_bound(*(log_ratio(z, E1[None], E2[None], "l1") for z in (here, there)))
+    assert 0.8 * 1.5 < same_label <= 1.5  # the features do not depend on the label
+    assert lower_bound(label.astype(float), other.astype(float)) > 5
+
+
 def audit_node(unit, epsilon):
     """Both records of a node are replaced."""
     outputs = [
@@ -266,6 +274,10 @@ def test_a_visit_with_l2_noise_costs_its_epsilon_and_half_the_noise_is_found_out
 def test_three_models_cost_epsilon_together_and_undivided_noise_is_found_out():
     assert 0.6 * 1.5 < audit_visit(ONE, OTHER, 3, 1.5) <= 1.5
     assert audit_visit(ONE, OTHER, 3, 1.5, broken=3) > 2.5
+
+
+def test_as_coded_three_models_cost_three_times_epsilon():
+    assert 0.6 * 1.5 < audit_visit(ONE, OTHER, 3, 0.5, rule="as-coded") <= 1.5
 
 
 def test_one_record_of_a_batch_of_two_has_epsilon():

@@ -56,7 +56,7 @@ def test_a_guessed_seed_takes_no_noise_away_from_an_export(tmp_path):
     assert guessed_seed(z, record) is None
 
 
-@pytest.mark.parametrize("mode", ["per-class", "joint", "label+features"])
+@pytest.mark.parametrize("mode", ["per-class", "joint", "label+features", "as-coded"])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_everything_random_in_an_export_comes_from_its_secret(tmp_path, mode, norm):
     data = {"set": "segmentation", "train": 20, "test": 10, "scale": ["minmax", norm], "bounds": "train"}
@@ -68,7 +68,7 @@ def test_everything_random_in_an_export_comes_from_its_secret(tmp_path, mode, no
         if column in ("node", "record", "problem"):
             assert same.all()
         elif column == "label":
-            assert not same.all()
+            assert same.all() == (mode == "as-coded")  # then it is published as it is
         else:
             assert not same.any()
     plain = finished(what).layer("published").z

@@ -21,7 +21,7 @@ def table(layer=WALK, published=PUBLISHED, **tables):
 
 
 @pytest.mark.parametrize("use", ["random_walk", "golf"])
-@pytest.mark.parametrize("mode", ["per-class", "joint", "label+features"])
+@pytest.mark.parametrize("mode", ["per-class", "joint", "label+features", "as-coded"])
 @pytest.mark.parametrize("data", [SMALL, SEVEN], ids=["two classes", "seven"])
 def test_lambda_is_one_of_the_grid_stays_the_same_and_is_logged(use, mode, data):
     run = finished(table(WALK | {"use": use}, PUBLISHED | {"mode": mode}, data=data))

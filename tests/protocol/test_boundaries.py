@@ -11,7 +11,7 @@ from golfsim.protocol.records import Published
 from golfsim.testing import CHURN, DATA, rows
 
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 5.0}
-MODES = {mode: PUBLISHED | {"mode": mode} for mode in ("per-class", "joint", "label+features")}
+MODES = {mode: PUBLISHED | {"mode": mode} for mode in ("per-class", "joint", "label+features", "as-coded")}
 LEARNING = {"name": "learning", "records": "published"}
 LEARNERS = {
     "golf": (PEERS, GOLF | LEARNING),

@@ -11,7 +11,7 @@ from scipy import stats
 from golfsim.core import threads
 from golfsim.core.errors import UserError
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, RandomResponse
-from golfsim.runs.single import guarantees, together
+from golfsim.runs.single import guarantees, privacy, together
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
 from golfsim.sim import checkpoint
@@ -19,7 +19,8 @@ from golfsim.sim.simulation import Simulation
 from golfsim.testing import rows
 from protocols.data_perturbation import DataPerturbation
 
-MODES = ["per-class", "joint", "label+features"]
+PRIVATE = ["per-class", "joint", "label+features"]
+MODES = [*PRIVATE, "as-coded"]
 PEERS = {"name": "peers", "use": "uniform"}
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 2.0}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "published"}
@@ -87,6 +88,10 @@ def test_what_is_published_is_that_of_the_reference(rng, classes, norm, unit, ep
         draws = [[naive.draw(key, 1, r, k) for k in range(2)] for r in range(6)]
         answers = [naive.respond(*draws[r], label[r], classes, 1.0 / owner_has[r]) for r in range(6)]
         assert layer.rows.label.tolist() == answers
+    coded = publish(raw, epsilon=epsilon, norm=norm, unit=unit, mode="as-coded")
+    expected = [naive.publish_as_coded(x[r], label[r], noise(r, 1, 1)[0]) for r in range(6)]
+    assert coded.rows.x == pytest.approx(np.array([x for x, _ in expected]), rel=1e-3, abs=1e-4)
+    assert coded.rows.label.tolist() == [label for _, label in expected]
 
 
 @pytest.mark.parametrize("data", [TWO, SEVEN], ids=["two classes", "seven"])
@@ -199,7 +204,7 @@ def test_a_record_is_published_when_its_node_first_comes_online_and_never_change
         there = run.world.seen
         assert ((layer.stop - layer.first) == 2 * there).all()
         assert (layer.ledger.visits == np.repeat(there, 2)).all()
-        assert layer.ledger.spent().max() == 2.0
+        assert layer.ledger.spent().max() == (math.inf if mode == "as-coded" else 2.0)
         assert run.latest["published"]["spent.exhausted"] == there.mean()
         if before is not None:
             was = np.repeat(visits, 2)
@@ -311,6 +316,7 @@ def test_a_scenario_without_unit_length_is_refused_before_it_runs():
         {"epsilon": math.nan},
         {"label_epsilon": 1.0},
         {"mode": "joint", "label_epsilon": 1.0},
+        {"mode": "as-coded", "label_epsilon": 1.0},
         {"mode": "label+features", "label_epsilon": 2.0},
         {"mode": "label+features", "label_epsilon": 0.0},
         {"norm": "l3"},
@@ -323,12 +329,35 @@ def test_impossible_settings_are_refused(keys):
 
 
 @pytest.mark.parametrize("unit", ["record", "node"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", PRIVATE)
 def test_the_guarantee_is_epsilon_for_the_unit_and_learning_from_it_has_the_same(mode, unit):
     table = tree(PEERS, PUBLISHED | {"mode": mode, "unit": unit}, GOLF, data=TWO, nodes={"records": 2})
     run = simulation(table)
     for layer in ("published", "learning"):
         assert str(run.layer(layer).guarantee()) == f"ε = 2 per {unit}, proven"
+
+
+@pytest.mark.parametrize("unit", ["record", "node"])
+def test_as_coded_no_epsilon_is_proven_because_the_label_is_published(unit):
+    layer = PUBLISHED | {"mode": "as-coded", "unit": unit}
+    run = finished(tree(PEERS, layer, GOLF, data=TWO, nodes={"records": 2}))
+    for name in ("published", "learning"):
+        assert run.layer(name).guarantee().epsilon is None
+        stated = f"not private: label not private; for the features only: ε = 2 per {unit}"
+        assert str(run.layer(name).guarantee()) == guarantees(run)[name] == stated
+    assert privacy(run)["published"]["proven"] is None
+    assert privacy(run)["published"]["released"] == "records with noise, labels without noise"
+    assert run.latest["published"]["spent.max"] == math.inf
+    assert guarantees(finished(tree(PEERS, layer, layer | {"name": "again"}, data=TWO, nodes={"records": 2})))[
+        "together"
+    ].startswith("not private")
+
+
+def test_as_coded_the_guarantee_states_what_the_features_lack_too():
+    data = TWO | {"bounds": "train"}
+    run = simulation(tree(PEERS, PUBLISHED | {"mode": "as-coded"}, data=data, nodes={"records": 2}))
+    note = run.layer("published").guarantee().note
+    assert note.startswith("label not private; for the features only: ε = 2 per record except for")
 
 
 def test_learning_from_raw_records_or_without_noise_is_not_private():

@@ -574,7 +574,22 @@ def test_the_guarantee_is_epsilon_for_the_unit(use, unit):
     )
 
 
-@pytest.mark.parametrize("mode", ["per-class", "label+features"])
+@pytest.mark.parametrize("use", ["gradient_perturbation", "golf"])
+@pytest.mark.parametrize("unit", ["record", "node"])
+def test_as_coded_each_problem_has_the_complete_epsilon_and_the_true_one_is_c_times_that(use, unit):
+    coded = NOISY | {"use": use, "unit": unit, "rule": "as-coded", "peers": "peers"}
+    shared = NOISY | {"use": use, "unit": unit, "epsilon": 28.0, "peers": "peers"}
+    seven = {"set": "segmentation", "train": 70, "test": 30, "scale": ["minmax", "l1"]}
+    one, other = (finished(tree(PEERS, layer, data=seven, nodes={"records": 2}, cycles=5)) for layer in (coded, shared))
+    stated = f"ε = 28 per {unit}, proven: 4 for each of 7 one-versus-all problems"
+    assert str(one.layer("walk").guarantee()) == stated
+    assert one.latest["walk"]["spent.max"] == 28
+    assert one.layer("walk").w.tobytes() == other.layer("walk").w.tobytes()
+    two = simulation(walk_tree(coded))
+    assert str(two.layer("walk").guarantee()) == f"ε = 4 per {unit}, proven"
+
+
+@pytest.mark.parametrize("mode", ["per-class", "label+features", "as-coded"])
 @pytest.mark.parametrize("use", ["gradient_perturbation", "golf"])
 def test_noise_on_gradients_of_published_records_is_refused_or_claims_no_less_than_their_epsilon(use, mode):
     published = {"name": "published", "use": "data_perturbation", "epsilon": 100.0, "mode": mode}

@@ -66,6 +66,11 @@ def test_a_label_by_random_response_is_recovered_as_often_as_it_is_true():
     assert found["label.sum"] == pytest.approx(naive.response_probabilities(2, 1.0)[0, 0], abs=0.056)
 
 
+def test_as_coded_every_label_is_recovered_whatever_epsilon_is():
+    found = recovery(0.5, {"set": "random", "train": 400, "test": 30, "scale": ["minmax", "l1"]}, mode="as-coded")
+    assert found["label.sum"] == found["label.linear"] == 1
+
+
 def test_the_attack_sees_what_was_published_and_nothing_else():
     run = simulation(tree(PEERS, PUBLISHED, data=SMALL, nodes={"records": 2}))
     run.step()

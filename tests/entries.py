@@ -58,6 +58,7 @@ ENTRIES = {
     "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),
     "anonml": Entry(ANONML | {"window": 20, "deadline": 1}, (PEERS,), data=True),
     "anonml through circuits": Entry(ANONML | CIRCUITS, (VIEWS,), data=True),
+    "reference": Entry({"use": "reference", "trees": 5}, data=True, once=True),
     "group_aggregation": Entry(GROUPS, (LOCAL,), data=True),
     "group_aggregation, sums in the clear": Entry(GROUPS | {"sum": "plain", "quorum": 2}, (LOCAL,), data=True),
     "group_aggregation over newscast": Entry(GROUPS | OVER_VIEWS, (VIEWS, LOCAL), data=True),

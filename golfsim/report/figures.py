@@ -83,7 +83,9 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
         assert columns is not None
         return heatmap(frame, rows, columns, metric)
     assert plot.x is not None
-    kinds: dict[str, Callable[..., Axes]] = {"lines": lines, "bars": bars, "privacy-utility": privacy_utility}
+    if plot.kind == "lines":
+        return lines(frame, plot.x, lines_, metric, reference=plot.reference)
+    kinds: dict[str, Callable[..., Axes]] = {"bars": bars, "privacy-utility": privacy_utility}
     return kinds[plot.kind](frame, plot.x, lines_, metric)
 
 

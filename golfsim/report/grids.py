@@ -14,6 +14,7 @@ from golfsim.report.style import (  # fmt: skip
     GREY,
     HEIGHT,
     PAGE,
+    Look,
     beneath,
     head,
     legend,
@@ -43,6 +44,7 @@ LEGEND_LINE = 0.13  # inches
 LETTERS = 12  # of tick labels per inch
 LARGEST_CELL = 0.62  # inches of a cell's width
 LINE_SHIFT = 0.012  # between lines, as a share of the axis: error bars at one value would hide each other
+REFERENCE = Look(GREY, (0, (5, 2.5)), "")  # of a line that the others are compared with
 BARS = "95 % interval of the mean, {} runs"
 ATTACK_LABELS = {"label.linear": "share of labels\nrecovered", "membership.advantage": "membership\nadvantage"}
 ATTACKS = tuple(ATTACK_LABELS)  # metrics that are drawn below the accuracy
@@ -171,7 +173,7 @@ def _numeric(values: Any) -> bool:
 
 def lines(
     frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "accuracy",
-    *, figure: Figure | None = None, ax: Axes | None = None,
+    *, reference: float | str | None = None, figure: Figure | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Draw the mean of the metric over runs against a key, with 95 % intervals.
 
@@ -188,6 +190,9 @@ def lines(
         The key whose values are lines. Default: the case, if there are several.
     metric : str
         The metric, at the last cycle of each run.
+    reference : float or str, optional
+        A value of `x` or of `by`, for example an infinite ε, that the others are compared with. Of `x`: the mean of
+        each line at this value is a dashed horizontal line of the same colour. Of `by`: this line is dashed and grey.
     figure, ax : Figure or Axes, optional
         The figure, or the axes in whose place, the panels are drawn. Default: a new figure.
 
@@ -198,22 +203,72 @@ def lines(
     """
     by = by or _cases(frame)
     parts = _panels_of(frame, metric, x, by)
+    rows = numbers.rows_of(frame, metric)
+    across_x = _refers(rows, x, by, reference)
     across = min(len(parts), 3)
     down = -(-len(parts) // across)
     with styled():
-        names = _names(numbers.rows_of(frame, metric), by)
+        names = _names(rows, by)
         words = [*names.values(), BARS.format(10)]
         width = max(COLUMN, PAGE * across / 3)
         tall = down * 1.9 + 0.3 + 0.15 * lines_of(words, width)
         axes = panels(figure or within(ax), down, across, (width, tall), sharey=True)
         for ax_, (title, part) in zip(axes.flat, parts, strict=False):
-            _against(ax_, ends(part, metric, [by, x] if by else [x]), x, by, names, metric)
+            own = ends(part, metric, [by, x] if by else [x])
+            if across_x:
+                own = _dashed(ax_, own, x, by, names, reference)
+            _against(ax_, own, x, by, names, metric, None if across_x else reference)
             ax_.set(title=plain(title), ylabel=numbers.label_of(metric) if ax_ in axes[:, 0] else "")
         within_shares(axes, metric)
         _hide(axes.flat[len(parts) :])
-        beneath(axes[0, 0].figure, [*_handles(axes.flat, by), _bars_of(frame, metric)], 3, _heading(by, names))
+        meaning = [_reference_of(x, reference)] if across_x else []
+        handles = [*_handles(axes.flat, by), *meaning, _bars_of(frame, metric)]
+        beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
+
+
+def _refers(rows: pd.DataFrame, x: str, by: str | None, reference: float | str | None) -> bool:
+    """Return whether the reference is a value of x (and not of the lines); refuse a value of neither."""
+    keys = [key for key in (x, by) if key is not None and reference is not None and key in rows]
+    found = [key for key in keys if (rows[key] == reference).any()]
+    if keys and not found:
+        known = sorted({str(value) for key in keys for value in rows[key].dropna()})
+        hint = f"its values are {', '.join(known)}"
+        raise UserError(f"no line and no value of “{x}” is “{reference}”", key="plot.reference", hint=hint)
+    return bool(found) and found[0] == x
+
+
+def _dashed(ax: Axes, rows: pd.DataFrame, x: str, by: str | None, names: dict[Any, str], reference: Any) -> Any:
+    """Draw each line's mean at the reference as a dashed horizontal line, and return the other rows.
+
+    Parameters
+    ----------
+    ax : Axes
+        The axes to draw on.
+    rows : DataFrame
+        The values at the end of runs, as `ends` returns them.
+    x, by : str
+        The keys of the horizontal axis and of the lines.
+    names : dict
+        The names of the lines by value; their order determines their colours.
+    reference : float or str
+        The value of x.
+    """
+    here = rows[x] == reference
+    for place, name in enumerate(names):
+        values = rows.loc[here & (rows[by] == name) if by else here, "value"]
+        if len(values):
+            ax.axhline(values.mean(), color=look(place).colour, ls=REFERENCE.dash, lw=0.9)
+    return rows[~here]
+
+
+def _reference_of(x: str, reference: Any) -> Any:
+    """Return the legend entry of dashed horizontal lines."""
+    from matplotlib.lines import Line2D
+
+    label = plain(numbers.value_of(x, reference))
+    return Line2D([], [], color=GREY, ls=REFERENCE.dash, lw=0.9, label=label)
 
 
 def _panels_of(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> list[tuple[str, pd.DataFrame]]:
@@ -238,7 +293,15 @@ def _heading(by: str | None, names: dict[Any, str]) -> str:
     return "" if telling else short(str(by))
 
 
-def _against(ax: Axes, rows: pd.DataFrame, x: str, by: str | None, names: dict[Any, str], metric: str) -> None:
+def _against(
+    ax: Axes,
+    rows: pd.DataFrame,
+    x: str,
+    by: str | None,
+    names: dict[Any, str],
+    metric: str,
+    reference: float | str | None = None,
+) -> None:
     """Draw lines of means with intervals over a key; infinity is at the right, one step beyond the largest number.
 
     Parameters
@@ -253,6 +316,8 @@ def _against(ax: Axes, rows: pd.DataFrame, x: str, by: str | None, names: dict[A
         The names of the lines by value; their order determines how they look.
     metric : str
         The metric, whose intervals may be bounded.
+    reference : float or str, optional
+        The value of `by` whose line is dashed and grey.
     """
     parts = {name: rows[rows[by] == name] if by else rows for name in names}
     level = {name for name, part in parts.items() if len(part) and is_level(part, x)}
@@ -267,9 +332,9 @@ def _against(ax: Axes, rows: pd.DataFrame, x: str, by: str | None, names: dict[A
             _level(ax, parts[name], place, label, metric)
         elif name in drawn:
             shift = (drawn.index(name) - (len(drawn) - 1) / 2) * LINE_SHIFT
-            _line(
-                ax, parts[name], {v: moved(at, spots, shift, log) for v, at in spots.items()}, place, label, x, metric
-            )
+            how = REFERENCE if name == reference else look(place)
+            at = {value: moved(spot, spots, shift, log) for value, spot in spots.items()}
+            _line(ax, parts[name], at, how, label, x, metric)
     if ticks:
         _scale(ax, ticks, spots, short(x))
     ax.set(xlabel=short(x), ylabel="")
@@ -297,7 +362,7 @@ def _level(ax: Axes, part: pd.DataFrame, place: int, label: str, metric: str) ->
         ax.axhspan(low, high, color=how.colour, alpha=0.15, lw=0)
 
 
-def _line(ax: Axes, part: pd.DataFrame, at: dict[float, float], place: int, label: str, x: str, metric: str) -> None:
+def _line(ax: Axes, part: pd.DataFrame, at: dict[float, float], how: Look, label: str, x: str, metric: str) -> None:
     """Draw one line of means with intervals.
 
     Parameters
@@ -308,8 +373,8 @@ def _line(ax: Axes, part: pd.DataFrame, at: dict[float, float], place: int, labe
         The values at the end of the runs of the line.
     at : dict of float to float
         The position on the axis by value of the key.
-    place : int
-        The number of the line, which determines its look.
+    how : Look
+        Its colour, dash and marker.
     label : str
         Its name.
     x, metric : str
@@ -317,7 +382,6 @@ def _line(ax: Axes, part: pd.DataFrame, at: dict[float, float], place: int, labe
     """
     import seaborn as sns
 
-    how = look(place)
     sns.lineplot(
         data=part.assign(at=part[x].astype(float).map(at).astype(float)), x="at", y="value", errorbar=sure(metric),
         err_style="bars", err_kws={"capsize": 1.5, "elinewidth": 0.7}, color=how.colour, ls=how.dash,

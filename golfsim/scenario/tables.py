@@ -73,10 +73,11 @@ PLOT_KEYS = {
     "columns": ("heatmap",),
     "x": ("lines", "bars", "privacy-utility"),
     "lines": ("lines",),
+    "reference": ("lines",),
 }
 
 
-OPTIONAL_PLOT_KEYS = {("lines", "bars"), ("lines", "privacy-utility")}
+OPTIONAL_PLOT_KEYS = {("lines", "bars"), ("lines", "privacy-utility"), ("reference", "lines")}
 
 
 class PlotConfig(Settings):
@@ -106,6 +107,11 @@ class PlotConfig(Settings):
         None,
         description="lines, bars, privacy-utility: the key that varies between lines, or “case”, “layer” or “metric”; "
         "required for lines",
+    )
+    reference: Annotated[float, Field(allow_inf_nan=True)] | str | None = Field(
+        None,
+        description="lines: a value of x or of lines that the others are compared with, e.g. inf for an ε without "
+        "noise; of x: a dashed horizontal line per line; of lines: this line is dashed and grey",
     )
 
     @model_validator(mode="after")

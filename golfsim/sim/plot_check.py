@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def check(scenario: Scenario) -> None:
-    """Refuse a layer or a metric of `[plot]` that no point of the scenario has."""
+    """Refuse a layer, a metric or a reference of `[plot]` that no point of the scenario has."""
     plot = scenario.plot
+    if plot.reference is not None:
+        _check_reference(plot, scenario)
     if plot.kind == "none" or (plot.metric is None and plot.layer is None):
         return
     first: UserError | None = None
@@ -28,6 +30,19 @@ def check(scenario: Scenario) -> None:
         first = first or error
     assert first is not None
     raise first
+
+
+def _check_reference(plot: PlotConfig, scenario: Scenario) -> None:
+    """Refuse a reference that is neither a value of x nor of lines, which vary in the sweep or between cases."""
+    points = [point.values for point in sweep.points(scenario)]
+    found = list(dict.fromkeys(point[key] for key in (plot.x, plot.lines) for point in points if key in point))
+    if plot.reference not in found:
+        known = ", ".join(str(value) for value in found)
+        raise UserError(
+            f"“{plot.reference}” is neither a value of “{plot.x}” nor of “{plot.lines}”",
+            key="plot.reference",
+            hint=f"expected one of: {known}" if known else "add it to [sweep], or as a case",
+        )
 
 
 def _points(scenario: Scenario) -> Iterator[Scenario]:

@@ -114,6 +114,13 @@ def test_who_is_there_in_week_6_is_an_example_and_who_is_not_from_week_10_on_has
     assert generated.dropped_out(EventTable.of_events(generated.FIELDS, map(at, weeks))) == label
 
 
+def test_the_second_course_has_other_students_and_fewer_of_them_drop_out():
+    first, second = (load(DataConfig.model_validate({"set": name}), 1, HERE) for name in ("mooc", "mooc2"))
+    assert (second.y.size, second.features) == (4000, first.features)
+    assert first.y.mean() > 0.3 > second.y.mean() > 0.2
+    assert "mooc2: generated data in place of EdX course logs" in second.note
+
+
 def test_there_are_13_features_and_the_card_bounds_each_of_them():
     card = cards()["mooc"]
     assert generated.FEATURIZER.names == tuple(card.bounds)
@@ -234,4 +241,4 @@ def test_the_description_of_a_scenario_says_so_too():
 
 
 def test_only_a_set_that_stands_in_for_another_has_a_note():
-    assert {name for name, card in cards().items() if card.note} == {"mooc"}
+    assert {name for name, card in cards().items() if card.note} == {"mooc", "mooc2"}

@@ -267,3 +267,27 @@ def test_a_figure_of_several_panels_fits_into_axes_or_a_figure_of_the_users():
     assert grids.privacy_utility(rows, by="n.batch", figure=own).figure is own
     assert right.axison
     assert not left.axison
+
+
+def test_a_reference_along_the_axis_is_a_dashed_level_in_the_colour_of_each_line():
+    ax = grids.lines(log(grid()), "p.epsilon", "n.batch", reference=math.inf)
+    curves = lines_of(ax)[-2:]
+    levels = [line for line in ax.lines if list(line.get_xdata()) == [0, 1]]
+    assert [level.get_ydata()[0] for level in levels] == pytest.approx([0.7, 0.8])
+    assert [level.get_color() for level in levels] == [curve.get_color() for curve in curves]
+    assert all(level.is_dashed() for level in levels)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["1", "10"], "the reference is no point of the axis"
+    assert "ε = ∞" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
+
+
+def test_a_reference_among_the_lines_is_dashed_and_grey():
+    ax = grids.lines(log(grid()), "n.batch", "p.epsilon", reference=math.inf)
+    plain, _, dashed = lines_of(ax)
+    assert (dashed.get_label(), dashed.get_color(), dashed.is_dashed()) == ("ε = ∞", grids.GREY, True)
+    assert plain.get_color() != grids.GREY
+    np.testing.assert_allclose(dashed.get_ydata().astype(float), [0.7, 0.8])
+
+
+def test_a_reference_that_the_log_does_not_have_is_refused():
+    with pytest.raises(UserError, match=r"no line and no value of “p\.epsilon” is “3”"):
+        grids.lines(log(grid()), "p.epsilon", "n.batch", reference=3)

@@ -79,3 +79,22 @@ def test_several_metrics_are_all_checked():
     check(made, metric=["error", "voted_error"], **lines)
     with pytest.raises(UserError, match="“voted_eror”"):
         check(made, metric=["error", "voted_eror"], **lines)
+
+
+@pytest.mark.parametrize("reference", [20, 5.0, "loose"])
+def test_a_reference_is_a_value_of_the_axis_or_of_the_lines(reference):
+    made = tree(PEERS) | {"sweep": {"peers.view": [5, 20]}, "case": [{"label": "loose"}, {"label": "tight"}]}
+    check(made, kind="lines", x="peers.view", lines="case", metric="messages.sent", reference=reference)
+
+
+@pytest.mark.parametrize("reference", [6, "lose", float("inf")])
+def test_a_reference_that_does_not_occur_is_refused_with_the_values(reference):
+    made = tree(PEERS) | {"sweep": {"peers.view": [5, 20]}, "case": [{"label": "loose"}, {"label": "tight"}]}
+    with pytest.raises(UserError, match="neither a value of “peers.view” nor of “case”") as caught:
+        check(made, kind="lines", x="peers.view", lines="case", reference=reference)
+    assert (caught.value.key, caught.value.hint) == ("plot.reference", "expected one of: 5, 20, loose, tight")
+
+
+def test_only_lines_have_a_reference():
+    with pytest.raises(UserError, match="reference: only for kind = “lines”"):
+        check(tree(PEERS), kind="convergence", reference=1)

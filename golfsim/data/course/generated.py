@@ -158,6 +158,16 @@ JSON_LINES = Pipeline(JsonLinesImporter(FIELDS, entity="student", time="time"), 
 
 
 @dataclass(frozen=True)
+class Course:
+    """What distinguishes generated courses; a card states it in `[details]`. The defaults are those of “mooc”."""
+
+    hazard: float = 2.6  # the log-odds to leave after a week without any activity
+    relief: float = 2.0  # how much the logarithm of the activity reduces these log-odds
+    drift: float = -0.1  # of the engagement of all students, per week
+    spread: float = 1.0  # of the engagement between students
+
+
+@dataclass(frozen=True)
 class _Students:
     """The properties of all students: one value per student, and their weekly plans."""
 
@@ -170,13 +180,13 @@ class _Students:
     left: NDArray[np.float64]  # [students, weeks, SITTINGS], share of the week that is left at submission
 
 
-def event_log(students: int, seed: int) -> EventTable:
-    """Return the log of a course, which depends only on the number of students and the seed."""
+def event_log(students: int, seed: int, course: Course = Course()) -> EventTable:
+    """Return the log of a course, which depends only on the number of students, the seed and the course."""
     if students < 1:
         raise UserError(f"expected at least 1 student; got {students}")
     rng = np.random.default_rng(seed)
-    who = _students(students, rng)
-    pages, videos, problems, posts = _weekly(who, rng)
+    who = _students(students, rng, course)
+    pages, videos, problems, posts = _weekly(who, rng, course)
     parts = [
         _visits("page", pages, who, rng, seconds=(4.0, 1.0)),
         _visits("video", videos, who, rng, seconds=(6.2, 0.7)),
@@ -188,13 +198,13 @@ def event_log(students: int, seed: int) -> EventTable:
     return EventTable.sorted(FIELDS, names, joined.pop("owner"), joined.pop("time"), joined)
 
 
-def _students(number: int, rng: np.random.Generator) -> _Students:
-    engagement = rng.standard_normal(number)
+def _students(number: int, rng: np.random.Generator, course: Course) -> _Students:
+    engagement = course.spread * rng.standard_normal(number)
     early, weekend = rng.beta(2, 4, number)[:, None, None], rng.beta(2, 4, number)[:, None, None]
     plan = (number, WEEKS, DAYS)
     return _Students(
         engagement=engagement,
-        drift=rng.normal(-0.1, 0.12, number),
+        drift=rng.normal(course.drift, 0.12, number),
         ability=0.4 * engagement + 0.9 * rng.standard_normal(number),
         talkative=rng.normal(-2.3, 1.2, number),
         night=rng.beta(1.5, 6, number),
@@ -203,7 +213,7 @@ def _students(number: int, rng: np.random.Generator) -> _Students:
     )
 
 
-def _weekly(who: _Students, rng: np.random.Generator) -> list[NDArray[np.int64]]:
+def _weekly(who: _Students, rng: np.random.Generator, course: Course) -> list[NDArray[np.int64]]:
     """Return the numbers of pages, videos, tried problems and posts [students, weeks]; 0 after a student has left."""
     weeks = []
     engagement, staying = who.engagement, np.ones(who.engagement.size, bool)
@@ -212,7 +222,7 @@ def _weekly(who: _Students, rng: np.random.Generator) -> list[NDArray[np.int64]]
         done = _week(who, engagement, rng) * staying
         weeks.append(done)
         recent = done.sum(axis=0) + 0.5 * before
-        staying = staying & (rng.random(staying.size) >= _hazard(recent))
+        staying = staying & (rng.random(staying.size) >= _hazard(recent, course))
         before = done.sum(axis=0)
         engagement = engagement + who.drift + 0.3 * rng.standard_normal(staying.size)
     return list(np.stack(weeks, axis=2))
@@ -229,11 +239,11 @@ def _week(who: _Students, engagement: NDArray[np.float64], rng: np.random.Genera
     return np.stack((pages, videos, problems, posts))
 
 
-def _hazard(recent: NDArray[Any]) -> NDArray[np.float64]:
+def _hazard(recent: NDArray[Any], course: Course) -> NDArray[np.float64]:
     """Return the probability to leave after a week, by the activity of that week plus half that of the week before."""
     from golfsim.core.maths import log_of
 
-    return _logistic(2.6 - 2.0 * log_of(1 + recent))
+    return _logistic(course.hazard - course.relief * log_of(1 + recent))
 
 
 def _logistic(x: NDArray[Any]) -> NDArray[np.float64]:
@@ -289,15 +299,15 @@ def _columns(kind: str, owner: NDArray[np.int64], time: NDArray[Any], **values: 
 
 
 def records(number: int, rng: np.random.Generator, details: Mapping[str, Any]) -> tuple[NDArray[np.float64], Any]:
-    """Return feature vectors and labels of a number of students who were active in week 6 or later (set “mooc”)."""
-    return _records(number, int(rng.integers(2**63)))
+    """Return feature vectors and labels of a number of students who were active in week 6 or later."""
+    return _records(number, int(rng.integers(2**63)), Course(**details))
 
 
 @functools.lru_cache(maxsize=32)
-def _records(number: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+def _records(number: int, seed: int, course: Course = Course()) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Return the records, cached since the runs of a sweep share them: about one megabyte for 10000 students."""
     students = number * 9 // 5 + 50  # nearly always enough
-    while (found := CSV.matrix(event_log(students, seed))).y.size < number:
+    while (found := CSV.matrix(event_log(students, seed, course))).y.size < number:
         students *= 2
     x, y = found.x[:number].copy(), found.y[:number].astype(np.int32)
     x.flags.writeable = y.flags.writeable = False

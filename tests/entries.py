@@ -42,6 +42,10 @@ ENTRIES = {
     "static_overlay": Entry({"use": "static_overlay", "neighbours": 4}),
     "newscast": Entry({"use": "newscast", "view": 6}),
     "cyclon": Entry({"use": "cyclon", "view": 6, "shuffle": 3}),
+    "averaging": Entry({"use": "averaging", "peers": "peers"}, (PEERS,)),
+    "averaging of a peak, random initiators": Entry(
+        {"use": "averaging", "peers": "peers", "initial": "peak", "initiators": "random"}, (VIEWS,)
+    ),
     "golf": Entry(GOLF, (PEERS,), data=True),
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
     "golf over newscast": Entry(GOLF, (VIEWS,), data=True),

@@ -11,6 +11,7 @@ import copy
 import hashlib
 import itertools
 import math
+import statistics
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -421,6 +422,23 @@ def push_pull(value, order, peer, arrives):
         if j >= 0 and arrived:
             value[i] = value[j] = (value[i] + value[j]) / 2
     return value
+
+
+def push_pull_by_messages(value, order, peer, asked, replied):
+    """The same with two messages, of which each may be lost: the peer is asked, then the asker gets the reply."""
+    value = list(value)
+    for i, j, request, reply in zip(order, peer, asked, replied, strict=True):
+        if j >= 0 and request:
+            mine, other = value[i], value[j]
+            value[j] = (mine + other) / 2
+            if reply:
+                value[i] = (mine + other) / 2
+    return value
+
+
+def convergence_factor(before, after):
+    """By how much one cycle reduces the variance: σ²_i / σ²_(i−1) (Jelasity, Montresor & Babaoglu, TOCS 2005)."""
+    return statistics.pvariance(after) / statistics.pvariance(before)
 
 
 # ------------------------------------------------------------------------------------------------ overlay statistics

@@ -27,7 +27,7 @@ KINDS = {
 }
 OF_GROUPS = {"local_error", "aggregated_error"}
 PLAIN = {"error", "accuracy", "auc", "f1", "age"}
-OF_ANONML = {"p", "q", "rms.expected.mean", "rms.measured.mean"}
+OF_ANONML = {"p", "q", "rms.expected.mean", "rms.measured.mean", "anonymity.linked.mean", "anonymity.entropy.mean"}
 
 
 def items(file):

@@ -2,13 +2,14 @@
 
 The learners are the ensembles of trees that are usual elsewhere: bagging (Breiman 1996), random forests (Breiman 2001),
 AdaBoost (Freund & Schapire 1997) and gradient boosting (Friedman 2001), and logistic regression. scikit-learn grows the
-single trees. Samples, weights and sums are computed here, so that no result depends on the number of threads or on how a
-processor computes exponentials.
+single trees. Samples, weights and sums are computed here, so that no result depends on how a processor computes
+exponentials.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +18,6 @@ from pydantic import Field
 
 from golfsim.core import rng
 from golfsim.core.maths import exp_of, log_of, product
-from golfsim.core.threads import in_threads
 from golfsim.learning import erm
 from golfsim.learning.erm.newton import LOSSES, Loss
 from golfsim.privacy.mechanisms import Guarantee
@@ -78,8 +78,8 @@ class Reference(Learner[ReferenceConfig]):
         self.collected = np.zeros(label.size, np.bool_)
         self.label = np.zeros(label.size, np.int32)
         self.fits = 0
-        self._models: list[Model] = []  # fitted when they are asked for
-        self._threads = world.threads
+        self._models: list[Model] = []  # fitted when they are asked for, once for all threads that ask
+        self._fitting = Lock()
         about = self.config.records.about
         grouped = self.config.grouping == "card" and about.grouping is not None
         self._coder = coder_of(about.features, 2, about.grouping) if grouped else None
@@ -113,12 +113,16 @@ class Reference(Learner[ReferenceConfig]):
 
     def _fitted(self) -> list[Model]:
         """Return one model per class against all others; for two classes one model."""
-        if not self._models:
-            x, records = self.table(self.config.records.rows.x[self.collected]), self.config.records
-            label = self.label[self.collected]
-            positive = [1] if records.models == 1 else range(records.classes)
-            self._models = [self._fit(x, (label == c).astype(np.int32), m) for m, c in enumerate(positive)]
+        with self._fitting:
+            if not self._models:
+                self._models = self._newly_fitted()
         return self._models
+
+    def _newly_fitted(self) -> list[Model]:
+        x, records = self.table(self.config.records.rows.x[self.collected]), self.config.records
+        label = self.label[self.collected]
+        positive = [1] if records.models == 1 else range(records.classes)
+        return [self._fit(x, (label == c).astype(np.int32), m) for m, c in enumerate(positive)]
 
     def _fit(self, x: Table, y: NDArray[np.int32], model: int) -> Model:
         config = self.config
@@ -130,7 +134,7 @@ class Reference(Learner[ReferenceConfig]):
             return gradient_boosting(x, y, config.trees, config.deepest)
         features = "sqrt" if config.learner == "forest" else None
         keys = self.key("sample"), self.key("tree")
-        return bagging(x, y, config.trees, config.deepest, features, keys, self.fits, model, self._threads)
+        return bagging(x, y, config.trees, config.deepest, features, keys, self.fits, model)
 
     def holders(self, world: World) -> NDArray[np.int32]:
         """Return the first of the online nodes, if there is a model."""
@@ -182,7 +186,6 @@ def bagging(
     keys: tuple[np.uint64, np.uint64],
     cycle: int,
     model: int,
-    threads: int = 1,
 ) -> Model:
     """Fit trees to bootstrap samples; the score is the mean probability of class 1, less one half.
 
@@ -202,8 +205,6 @@ def bagging(
         The keys of the samples, and of the columns that splits consider.
     cycle, model : int
         The number of the fit and of the model, which select the draws.
-    threads : int
-        The number of threads.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -216,7 +217,7 @@ def bagging(
         one = DecisionTreeClassifier(max_depth=depth, max_features=features, random_state=int(seeds[tree]))
         return one.fit(x[weight > 0], y[weight > 0], weight[weight > 0])
 
-    grown_trees = in_threads(threads, grown, range(trees))
+    grown_trees = [grown(tree) for tree in range(trees)]
 
     def score(records: Table) -> Numbers:
         total = np.zeros(len(records))
@@ -263,7 +264,7 @@ def adaboost(x: Table, y: NDArray[np.int32], trees: int, depth: int | None) -> M
 
 
 def gradient_boosting(x: Table, y: NDArray[np.int32], trees: int, depth: int | None) -> Model:
-    """Fit regression trees to the gradients of the logistic loss, with Newton steps in their leaves; score: log-odds."""
+    """Fit regression trees to gradients of the logistic loss, with Newton steps in their leaves; score: log-odds."""
     from sklearn.tree import DecisionTreeRegressor
 
     share = float(np.clip(y.mean(), LEAST, 1 - LEAST))

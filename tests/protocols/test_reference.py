@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import HERE, learning_tree
+from helpers import HERE, finished, learning_tree
 from sklearn.ensemble import AdaBoostClassifier, GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
@@ -59,7 +59,7 @@ def test_logistic_regression_minimises_the_mean_loss_with_a_penalised_intercept(
 def test_bagging_is_the_mean_of_trees_on_samples_with_replacement(records, features):
     x, y = records
     one, two = (reference.bagging(x, y, trees, None, features, KEYS, 1, 0)(x) for trees in (1, 2))
-    again = reference.bagging(x, y, 2, None, features, KEYS, 1, 0, threads=2)(x)
+    again = reference.bagging(x, y, 2, None, features, KEYS, 1, 0)(x)
     assert set(np.unique(one)) == {-0.5, 0.5}, "a tree without a limit separates the classes"
     left_out = ((one >= 0) != y).mean()
     assert 0 < left_out < 0.25, "a sample leaves out a third of the records, and some of them are mistaken"
@@ -92,3 +92,11 @@ def test_columns_are_those_of_the_card():
     assert (found[:, 5:].sum(axis=1) == 7).all(), "one group of each of seven columns"
     unchanged = run(data={"set": "adult", "scale": ["minmax"], "train": 80, "test": 20}, grouping="none")
     assert unchanged.layer("reference").table(x).shape == (80, 105)
+
+
+def test_threads_that_predict_at_the_same_time_wait_for_one_fit():
+    layer = {"name": "central", "use": "reference", "learner": "forest", "trees": 5}
+    data = {"set": "spambase", "train": 200, "test": 4000, "scale": ["minmax"]}  # several chunks of test records
+    tables = {"data": data, "nodes": {"records": 1}, "cycles": 1}
+    one, two = (finished(learning_tree(layer, **tables), threads=threads).log.frame() for threads in (1, 2))
+    assert one.equals(two)

@@ -26,7 +26,7 @@ EQUAL = 2.0**-46  # values are equal up to rounding if they deviate from their m
 
 @kernel
 def push_pull(value, order, peer, request, reply, atomic, several):
-    """Let each node in turn exchange values with its peer; whoever gets the value of the other takes the mean.
+    """Let each node in turn exchange values with its peer; a node that gets the other value takes the mean.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ EQUAL = 2.0**-46  # values are equal up to rounding if they deviate from their m
 
 @kernel
 def push_pull(value, order, peer, request, reply, atomic, several):
-    """Let each node in turn exchange values with its peer; whoever gets the value of the other takes the mean.
+    """Let each node in turn exchange values with its peer; a node that gets the other value takes the mean.
 
     Parameters
     ----------
@@ -148,9 +148,9 @@ class Averaging(Protocol[AveragingConfig]):
         order, k = self._drawn(world) if several else (world.order, 0)
         peer = self.config.peers.choose(world, order, self.key("peer"), k)
         request, reply = (world.transport.wire(self, kind, BYTES) for kind in ("request", "reply"))
-        before = moments(self.value, world.order)
+        mean, before = moments(self.value, world.order)
         push_pull(self.value, order, peer, request, reply, atomic, several)
-        self._count(*before, moments(self.value, world.order)[1])
+        self._count(mean, before, moments(self.value, world.order)[1])
 
     def _drawn(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return as many random online nodes as are online, and a number for the exchange that each begins."""

@@ -121,12 +121,12 @@ def test_the_shift_of_the_mean_is_relative_to_the_first_values():
 @needs_jit
 @pytest.mark.parametrize(("initiators", "factor"), [("each", 1 / (2 * math.sqrt(math.e))), ("random", 1 / math.e)])
 def test_the_factor_of_random_peers_is_the_one_of_the_theory(initiators, factor):
-    # Jelasity et al. 2005: 1/(2√e) = .3033 if each node begins once, 1/e = .3679 for random pairs. Ten runs of 10,000 nodes over 20 cycles: the
-    # means of single runs had a standard deviation of .0009 (ten other seeds), so 3σ of the mean of four is .0014.
+    # Jelasity et al. 2005: 1/(2√e) = .3033 if each node begins once, 1/e = .3679 for random pairs. The standard
+    # deviation of a run is .0011 and .0021 (ten other seeds); four of them for the mean of four are .0022 and .0042.
     found = []
     for seed in range(101, 105):
         layer = AVERAGING | {"initiators": initiators}
         table = tree(PEERS, layer, nodes=10_000, cycles=20, seed=seed, order="shuffled", observe={"every": 20})
         run = finished(table)
         found.append(latest(run)["factor.mean"])
-    assert np.mean(found) == pytest.approx(factor, abs=0.002)
+    assert np.mean(found) == pytest.approx(factor, abs=0.0022 if initiators == "each" else 0.0042)

@@ -92,20 +92,31 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of the runs and of the page.")] = Path("results/reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="Run a small version of each experiment.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Number of worker processes.")] = None,
+    publish: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write the pages for a repository into this folder: all verdicts, the curves of each paper, and "
+            "verdicts.md. Marked tables in its README.md and in the one above are replaced."
+        ),
+    ] = None,
 ) -> None:
     """Repeat the experiments of the papers, and write a page that compares the published values with the new ones."""
-    from golfsim.report import published, verdicts
+    from golfsim.report import published, publishing, verdicts
     from golfsim.report import reproduce as again
     from golfsim.runs import batch, progress
     from golfsim.runs.interrupt import listening
 
     chosen = published.chosen(items or [])
+    if publish is not None:
+        publishing.refuse_a_part(publish, quick, items or [])
     found = []
     with listening() as interrupt:
         how = batch.Execution(workers)
         shown = lambda name: progress.for_this_output()  # noqa: E731 - each item has its own progress bar
         for one in again.reproduce(chosen, out, how, quick=quick, shown=shown, interrupt=interrupt):
             print(f"{one.item.id}: {verdicts.in_words(one.verdicts()) or one.why_not}", flush=True)
+            if one.precision:
+                print(f"    {one.precision}", flush=True)
             found.append(one)
     if interrupt.asked:
         print("interrupted; the same command resumes", file=sys.stderr)
@@ -113,3 +124,9 @@ def reproduce(
     with writing(out):
         page, table = verdicts.write(found, out, quick)
     print(f"page in {page}, table of verdicts in {table}")
+    if publish is not None:
+        with writing(publish):
+            files = publishing.publish(found, publish, quick)
+        print(f"published: {', '.join(map(str, files))}")
+        for file in publishing.too_large(files):
+            print(f"{file} has {file.stat().st_size / 1e6:.1f} MB, more than a page should have", file=sys.stderr)

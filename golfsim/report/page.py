@@ -12,7 +12,7 @@ import io
 import math
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
 PANELS = ("panel", "what")  # columns that name the panel of a curve
 ENLARGE = "enlarge.js"
 BANDS = {"runs": ("low", "high"), "nodes": ("q05", "q95")}
+DPI, COLOURS = 160, 128  # of a small picture
 HEAVY = 400_000  # bytes; a larger SVG is replaced by a PNG
 PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # dashes of lines, as in the images
 
@@ -164,7 +165,7 @@ def _cost(frame: pd.DataFrame, target: float | None, by: str | None) -> verdict.
 
 
 def _shown(drawing: Drawing) -> Shown:
-    picture = _picture(drawing)
+    picture = _as_text(lambda: _saved(drawing))
     first = [column for column in CURVE_COLUMNS if column in drawing.data]
     data = drawing.data[[*first, *(column for column in drawing.data if column not in first)]]
     csv = _uri("text/csv", data.to_csv(index=False).encode())
@@ -181,15 +182,20 @@ class Picture:
     label: str
 
 
-def _picture(drawing: Drawing) -> Picture:
+def drawn(drawing: Drawing) -> Picture:
+    """Return a figure as a small picture."""
+    return _as_text(lambda: small_picture_of(drawing.draw()))
+
+
+def _as_text(draw: Callable[[], Picture]) -> Picture:
     import matplotlib.pyplot as plt
 
     with plt.rc_context():
         try:
-            return _saved(drawing)
+            return draw()
         except ValueError:  # a label that looks like invalid mathematics: show it as plain text
             plt.rcParams["text.parse_math"] = False
-            return _saved(drawing)
+            return draw()
 
 
 def _saved(drawing: Drawing) -> Picture:
@@ -210,6 +216,30 @@ def picture_of(ax: Axes) -> Picture:
         plt.close(figure)
 
 
+def small_picture_of(ax: Axes) -> Picture:
+    """Return the figure of some axes as SVG or as PNG with few colours, whichever is smaller; the figure is closed."""
+    import matplotlib.pyplot as plt
+
+    figure: Any = ax.figure.figure
+    try:
+        uris = [
+            _uri("image/svg+xml", _bytes(figure, "svg")),
+            _uri("image/png", _few_colours(_bytes(figure, "png", DPI))),
+        ]
+        return Picture(min(uris, key=len), 96 * figure.get_size_inches()[0], ax.get_ylabel())
+    finally:
+        plt.close(figure)
+
+
+def _few_colours(png: bytes) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    picture.save(file, "png", optimize=True)
+    return file.getvalue()
+
+
 def _moving(drawing: Drawing) -> str:
     """Return an animation as a data URI; an empty text for a still figure."""
     if drawing.animate is None:
@@ -219,12 +249,12 @@ def _moving(drawing: Drawing) -> str:
         return _uri("image/gif", file.read_bytes())
 
 
-def _bytes(figure: Any, kind: str) -> bytes:
+def _bytes(figure: Any, kind: str, dpi: float | None = None) -> bytes:
     """Return a figure as the bytes of a file; letters are paths, since a reader may not have the font."""
     import matplotlib.pyplot as plt
 
     file = io.BytesIO()
-    with plt.rc_context(figures.STYLE | {"svg.fonttype": "path"}):
+    with plt.rc_context(figures.STYLE | {"svg.fonttype": "path"} | ({"savefig.dpi": dpi} if dpi else {})):
         figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return file.getvalue()
 

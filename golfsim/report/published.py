@@ -8,10 +8,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import shipped
+from golfsim.core.words import listed
 
 CLOSE = 0.01  # an error rate at most this far from the published one agrees, whatever the spread over runs
 
@@ -61,6 +63,11 @@ class Item:
     note: str = ""
     picture: str = ""  # “scatter”: records and lines per point; default: the figure of the scenario
 
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """The names of its scenarios, also if they are files of a user."""
+        return tuple(Path(name).stem for name in (self.scenario, *self.also))
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -77,6 +84,11 @@ class Paper:
         """The reference as text: authors, year, title."""
         *first, last = self.authors
         return f"{' and '.join(filter(None, [', '.join(first), last]))} ({self.year}): {self.title}"
+
+    @property
+    def short(self) -> str:
+        """The id, the last names of the authors, and the year."""
+        return f"{self.id} ({listed([name.split()[-1] for name in self.authors], '&')} {self.year})"
 
 
 def sources() -> dict[str, Paper]:

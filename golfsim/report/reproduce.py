@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from golfsim.core.errors import UserError
-from golfsim.core.paths import shipped, shipped_scenarios
+from golfsim.core.paths import shipped_scenarios
 from golfsim.core.words import counted
 from golfsim.data import fetch
 from golfsim.data.cards import cards
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from golfsim.report.page import Picture
     from golfsim.runs.progress import Progress
+
+
+FOLDERS = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+)+[/\\]")  # of an absolute path
 
 
 @dataclass(frozen=True)
@@ -176,10 +179,8 @@ def needed(missing: Iterable[str]) -> str:
 
 
 def without_folders(text: str) -> str:
-    """Return a message without the folders of this machine."""
-    for folder in (shipped("scenarios").parent, Path.cwd(), Path.home()):
-        text = text.replace(f"{folder}{os.sep}", "")
-    return text
+    """Return a message without the folders of this machine: files by their names alone."""
+    return FOLDERS.sub("", text)
 
 
 def beside(item: Item, rows: list[Judged]) -> Picture | None:
@@ -188,7 +189,7 @@ def beside(item: Item, rows: list[Judged]) -> Picture | None:
 
     found = [(value, row.mark) for value, row in zip(item.values, rows, strict=False) if row.mark is not None]
     ax = side_by_side.curves(found)
-    return page.picture_of(ax) if ax is not None else None
+    return page.small_picture_of(ax) if ax is not None else None
 
 
 def promises(folders: list[Path]) -> list[sections.Promise]:
@@ -202,11 +203,11 @@ def picture(item: Item, scenario: Scenario, frame: pd.DataFrame) -> Picture | No
     from golfsim.report import figures, page, scatter
 
     if item.picture == "scatter":
-        return page.picture_of(scatter.scatters(scatter.planes_of(scenario)))
+        return page.small_picture_of(scatter.scatters(scatter.planes_of(scenario)))
     if scenario.plot.kind == "none" or not (frame["metric"] == "error.mean").any():
         return None
     try:
-        return page.picture_of(figures.of(scenario.plot, frame))
+        return page.small_picture_of(figures.of(scenario.plot, frame))
     except UserError:
         return None
 

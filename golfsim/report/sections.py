@@ -205,9 +205,9 @@ def provenance(results: Results, command: str) -> list[tuple[str, list[str]]]:
     times = [sum(v for k, v in a.get("times", {}).items() if k in ("setup_s", "cycles_s")) for a in about]
     written = sorted(str(a["written"]) for a in about if "written" in a)
     rows = [
-        ("versions", _each(about, "versions")),
-        ("machine", _each(about, "machine")),
-        ("code", _counted(str(a["code"]) for a in about if "code" in a)),
+        ("versions", each(about, "versions")),
+        ("machine", each(about, "machine")),
+        ("code", counts_of(str(a["code"]) for a in about if "code" in a)),
         ("seeds", [_ranges(seeds)] if seeds else []),
         ("data (SHA-256)", _hashes(results)),
         ("time", [f"{sum(times):,.0f} s in total, {max(times):,.1f} s for the longest run"] if any(times) else []),
@@ -221,7 +221,7 @@ def provenance(results: Results, command: str) -> list[tuple[str, list[str]]]:
 def _commands(results: Results) -> list[str]:
     """Return the commands that executed the runs, each with the folder of its results."""
     found = [(run.about.get("command"), _store(run.piece.file)) for run in results.runs]
-    return _counted(
+    return counts_of(
         command + (f" --out {shlex.quote(str(folder))}" if folder else "") for command, folder in found if command
     )
 
@@ -231,11 +231,12 @@ def _store(log: Path) -> Path | None:
     return next((folder for folder in log.parents if (folder / INDEX).is_file()), None)
 
 
-def _each(about: list[dict[str, Any]], key: str) -> list[str]:
-    return _counted(", ".join(f"{k} {v}" for k, v in a[key].items()) for a in about if isinstance(a.get(key), dict))
+def each(about: list[dict[str, Any]], key: str) -> list[str]:
+    """Return a table of `run.json` as texts, each once."""
+    return counts_of(", ".join(f"{k} {v}" for k, v in a[key].items()) for a in about if isinstance(a.get(key), dict))
 
 
-def _counted(texts: Iterable[str]) -> list[str]:
+def counts_of(texts: Iterable[str]) -> list[str]:
     """Return each text once; with the number of its runs if there are several texts."""
     counts = Counter(texts)
     return [f"{text} ({counted(n, 'run')})" if len(counts) > 1 else text for text, n in counts.items()]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,28 +39,34 @@ def write(found: list[Reproduced], out: Path, quick: bool) -> tuple[Path, Path]:
     return page, table
 
 
-def html(found: list[Reproduced], quick: bool) -> str:
-    """Return the page: published and new results, item by item."""
+def html(found: list[Reproduced], quick: bool, origin: Sequence[tuple[str, list[str]]] = ()) -> str:
+    """Return the page: published and new results, item by item; `origin` states when and how the runs were made."""
     from golfsim.report import page
 
-    counts: Counter[Verdict] = sum((one.verdicts() for one in found), Counter())
-    items, sources = len(found), len({one.item.source for one in found})
+    items, sources = len(found), len(_sources(found))
     return page.rendered(
         "reproduction.html",
         title="Reproduction of published experiments",
         summary=f"{counted(items, 'item')} (tables, figures and experiments) of {counted(sources, 'source')}. "
-        f"Of their values and claims, {in_words(counts) or 'none was compared'}.",
+        f"Of their values and claims, {in_words(total(found)) or 'none was compared'}.",
         quick=quick,
+        origin=origin,
+        sources=by_source(found),
         found=found,
         kinds=KINDS,
         close=CLOSE,
         classes={"agrees": "private", "differs": "open", "cannot be compared": ""},
-        papers={paper.id: paper.reference for paper in _papers(found)},
+        papers={paper.id: paper.reference for paper in papers(found)},
         small=_small,
     )
 
 
-def _papers(found: list[Reproduced]) -> list[published.Paper]:
+def total(found: list[Reproduced]) -> Counter[Verdict]:
+    """Count the verdicts of several items."""
+    return sum((one.verdicts() for one in found), Counter())
+
+
+def papers(found: list[Reproduced]) -> list[published.Paper]:
     """Return the papers of some items, in the order of the items."""
     known = published.sources()
     return [known[source] for source in _sources(found) if source in known]
@@ -77,8 +85,8 @@ def _small(row: Judged, rows: list[Judged]) -> Markup | str:
 
 def markdown(found: list[Reproduced]) -> str:
     """Return the verdicts as Markdown tables: one line per source, then one line per reason of a difference."""
-    head = ["| source | tables, figures, experiments | agrees | differs | cannot be compared | not run |"]
-    lines = head + ["|---|---:|---:|---:|---:|---|"] + [_of_source(source, found) for source in _sources(found)]
+    head = ["| source | items | agrees | differs | cannot be compared | not run |"]
+    lines = head + ["|---|---:|---:|---:|---:|---|"] + [one.line() for one in by_source(found)]
     if reasons := _reasons(found):
         lines += ["", "| why | where | values and claims that differ |", "|---|---|---:|"]
         lines += [f"| {_cell(why)} | {', '.join(items)} | {items.total()} |" for why, items in reasons.items()]
@@ -89,11 +97,29 @@ def _sources(found: list[Reproduced]) -> list[str]:
     return list(dict.fromkeys(one.item.source for one in found))
 
 
-def _of_source(source: str, found: list[Reproduced]) -> str:
-    own = [one for one in found if one.item.source == source]
-    counts: Counter[Verdict] = sum((one.verdicts() for one in own), Counter())
-    lacking = ", ".join(text for one in own if (text := _not_run(one)))
-    return f"| {source} | {len(own)} | " + " | ".join(str(counts[kind]) for kind in KINDS) + f" | {lacking} |"
+@dataclass(frozen=True)
+class OfSource:
+    """The verdicts of a source, and its items that were not run, or not on all data sets."""
+
+    id: str
+    items_: int
+    counts: Counter[Verdict]
+    not_run: str
+
+    def line(self) -> str:
+        """Return a line of the table in Markdown."""
+        paper = published.sources().get(self.id)
+        numbers = [str(self.items_), *(str(self.counts[kind]) for kind in KINDS)]
+        return f"| {paper.short if paper else self.id} | {' | '.join(numbers)} | {self.not_run} |"
+
+
+def by_source(found: list[Reproduced]) -> list[OfSource]:
+    """Return the verdicts of each source, in the order of the items."""
+    groups = {source: [one for one in found if one.item.source == source] for source in _sources(found)}
+    return [
+        OfSource(source, len(own), total(own), ", ".join(filter(None, map(_not_run, own))))
+        for source, own in groups.items()
+    ]
 
 
 def _not_run(one: Reproduced) -> str:

@@ -307,7 +307,7 @@ def test_the_table_of_verdicts_has_one_line_per_source_and_one_per_reason(tmp_pa
     page, table = verdicts.write(found, tmp_path / "new", quick=False)
     assert page.name == "reproduction.html"
     assert table.read_text(encoding="utf-8").splitlines() == [
-        "| source | tables, figures, experiments | agrees | differs | cannot be compared | not run |",
+        "| source | items | agrees | differs | cannot be compared | not run |",
         "|---|---:|---:|---:|---:|---|",
         "| X1 | 2 | 1 | 4 | 0 |  |",
         "| Y2 | 1 | 0 | 0 | 0 | Y2-1 |",

@@ -2,8 +2,8 @@
 
 The learners are the ensembles of trees that are usual elsewhere: bagging (Breiman 1996), random forests (Breiman 2001),
 AdaBoost (Freund & Schapire 1997) and gradient boosting (Friedman 2001), and logistic regression. scikit-learn grows the
-single trees. Samples, weights and sums are computed here, so that no result depends on the number of threads or on how a
-processor computes exponentials.
+single trees. Samples, weights and sums are computed here, so that no result depends on the number of threads or on how
+a processor computes exponentials.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def adaboost(x: Table, y: NDArray[np.int32], trees: int, depth: int | None) -> M
 
 
 def gradient_boosting(x: Table, y: NDArray[np.int32], trees: int, depth: int | None) -> Model:
-    """Fit regression trees to the gradients of the logistic loss, with Newton steps in their leaves; score: log-odds."""
+    """Fit regression trees to gradients of the logistic loss, with Newton steps in leaves; scores are log-odds."""
     from sklearn.tree import DecisionTreeRegressor
 
     share = float(np.clip(y.mean(), LEAST, 1 - LEAST))

@@ -90,7 +90,7 @@ def test_a_reference_is_a_value_of_the_axis_or_of_the_lines(reference):
 @pytest.mark.parametrize("reference", [6, "lose", float("inf")])
 def test_a_reference_that_does_not_occur_is_refused_with_the_values(reference):
     made = tree(PEERS) | {"sweep": {"peers.view": [5, 20]}, "case": [{"label": "loose"}, {"label": "tight"}]}
-    with pytest.raises(UserError, match="neither a value of “peers.view” nor of “case”") as caught:
+    with pytest.raises(UserError, match=r"neither a value of “peers\.view” nor of “case”") as caught:
         check(made, kind="lines", x="peers.view", lines="case", reference=reference)
     assert (caught.value.key, caught.value.hint) == ("plot.reference", "expected one of: 5, 20, loose, tight")
 

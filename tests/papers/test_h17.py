@@ -116,8 +116,8 @@ def test_h17_1_a_limited_budget_never_reaches_what_is_learned_without_noise():
 
 @pytest.mark.parametrize("epsilon", [10.0, 1.0])
 def test_h17_2_noise_leaves_the_separating_line_where_it_is_on_average(epsilon):
-    # The differences of the angle with and without noise have an sd of 2.0° at ε = 1 (.27° at 10) over ten seeds, so
-    # their mean has one of .63°: 2.5° are four of these.
+    # The differences of the angle with and without noise have an sd of 3.1° at ε = 1 over a hundred seeds (their mean
+    # is −.2°), so the mean of ten has one of 1°: 4° are four of these.
     def line(epsilon, seed):
         layers = published(epsilon), {"name": "learning", "use": "optimum", "records": "published"}
         return run(*layers, seed=seed, data="random").layer("learning").w[0, 0]
@@ -126,7 +126,7 @@ def test_h17_2_noise_leaves_the_separating_line_where_it_is_on_average(epsilon):
         return np.mean([np.degrees(np.arctan2(*line(epsilon, seed)[::-1])) for seed in range(1, SEEDS + 1)])
 
     assert angle(np.inf) == pytest.approx(-45, abs=1)
-    assert angle(epsilon) == pytest.approx(angle(np.inf), abs=2.5)
+    assert angle(epsilon) == pytest.approx(angle(np.inf), abs=4)
 
 
 def test_h17_3_more_epsilon_is_better_for_every_method():

@@ -45,7 +45,9 @@ def test_adaboost_is_that_of_freund_and_schapire(records):
     theirs = AdaBoostClassifier(stumps, n_estimators=15, random_state=0).fit(x, y)
     ours = reference.adaboost(x, y, 15, 2)(x)
     assert ((ours >= 0) == (theirs.predict(x) == 1)).all()
-    np.testing.assert_allclose(ours / np.abs(ours).max(), (d := theirs.decision_function(x)) / np.abs(d).max(), atol=1e-6)
+    np.testing.assert_allclose(
+        ours / np.abs(ours).max(), (d := theirs.decision_function(x)) / np.abs(d).max(), atol=1e-6
+    )
 
 
 def test_logistic_regression_minimises_the_mean_loss_with_a_penalised_intercept(records):

@@ -10,7 +10,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from helpers import finished, needs_jit, tree
-from threadpoolctl import threadpool_limits
 
 from golfsim.core.threads import in_threads
 
@@ -21,8 +20,8 @@ EPSILONS = (1.0, 5.0, 10.0, 50.0, 100.0)
 PEERS = {"name": "peers", "use": "uniform"}
 
 
-def published(epsilon):
-    return {"name": "published", "use": "data_perturbation", "epsilon": epsilon}
+def published(epsilon, **keys):
+    return {"name": "published", "use": "data_perturbation", "epsilon": epsilon} | keys
 
 
 def walk(records, **keys):
@@ -36,7 +35,7 @@ def noisy(epsilon, **keys):
 
 
 def run(*layers, seed=1, cycles=1, records=1, data="spambase"):
-    data = {"set": data, "scale": ["minmax", "l1"], "bounds": "train"}  # as published
+    data = {"set": data, "scale": ["minmax", "l1"], "bounds": "train", "split": "as-published"}
     nodes, observe = {"records": records, "leave_out": True}, {"every": cycles, "nodes": 100}
     return finished(tree(PEERS, *layers, seed=seed, cycles=cycles, data=data, nodes=nodes, observe=observe))
 
@@ -63,32 +62,20 @@ def pegasos(epsilon):
     return mean_accuracy(published(epsilon), walk("published", hops=4140), cycles=48)
 
 
-def logistic_optimum(epsilon):
-    """Logistic regression over published records, solved by Newton's method, λ = 1e-4."""
-
-    def one(seed):
-        simulation = run(published(epsilon), seed=seed)
-        z, w = simulation.layer("published").z.astype(np.float64), np.zeros(57)
-        for _ in range(50):
-            sigma = 0.5 * (1 - np.tanh(z @ w / 2))
-            gradient = 1e-4 * w - z.T @ sigma / len(z)
-            hessian = 1e-4 * np.eye(57) + (z * (sigma * (1 - sigma))[:, None]).T @ z / len(z)
-            step = np.linalg.solve(hessian, gradient)
-            w -= step / max(1, np.linalg.norm(step) / 100)
-            if np.linalg.norm(gradient) < 1e-9:
-                break
-        assert np.linalg.norm(gradient) < 1e-6
-        test = simulation.observer._test
-        return ((test.x @ w >= 0) == (test.y == 1)).mean()
-
-    with threadpool_limits(1, "blas"):  # small matrices
-        return float(np.mean([one(seed) for seed in range(1, SEEDS + 1)]))
+def optimum(epsilon, learner, data="spambase", **keys):
+    """The exact minimum of the objective on everything that is published, λ = 1e-4."""
+    layer = {"name": "learning", "use": "optimum", "records": "published", "learner": learner}
+    return mean_accuracy(published(epsilon, **keys), layer, data=data)
 
 
 METHODS = {
     # PRIVACY.md's last section at EPSILONS, and the sd of single runs
     "data, Pegasos": (pegasos, (0.483, 0.648, 0.739, 0.895, 0.903), (0.081, 0.062, 0.049, 0.014, 0.014)),
-    "data, logistic": (logistic_optimum, (0.617, 0.741, 0.809, 0.896, 0.906), (0.076, 0.043, 0.021, 0.013, 0.014)),
+    "data, logistic": (
+        lambda e: optimum(e, "logistic"),
+        (0.617, 0.741, 0.809, 0.896, 0.906),
+        (0.076, 0.043, 0.021, 0.013, 0.014),
+    ),
     "batch 1": (lambda e: batch(e, 1), (0.554, 0.700, 0.770, 0.880, 0.893), (0.066, 0.053, 0.037, 0.017, 0.018)),
     "batch 10": (lambda e: batch(e, 10), (0.654, 0.809, 0.861, 0.892, 0.900), (0.050, 0.024, 0.019, 0.020, 0.024)),
 }
@@ -127,19 +114,18 @@ def test_h17_1_a_limited_budget_never_reaches_what_is_learned_without_noise():
     assert once[1] - halving[1] > 0.2
 
 
-@pytest.mark.parametrize("epsilon", [10.0, 5.0])
+@pytest.mark.parametrize("epsilon", [10.0, 1.0])
 def test_h17_2_noise_leaves_the_separating_line_where_it_is_on_average(epsilon):
-    # The noise-free line lies at −45.3°. Single lines at ε = 5 have an sd of 3.5°, so the mean of ten one of 1.1°: 4°
-    # fails by chance once in 3000 seeds. (At ε = 1 single lines point anywhere, after 20 passes at λ = 1e-4.)
+    # The differences of the angle with and without noise have an sd of 3.1° at ε = 1 over a hundred seeds (their mean
+    # is −.2°), so the mean of ten has one of 1°: 4° are four of these.
     def line(epsilon, seed):
-        steps = walk("published", path="tour", hops="all")
-        return run(published(epsilon), steps, seed=seed, cycles=20, data="random").layer("learning").w[0, 0]
+        layers = published(epsilon), {"name": "learning", "use": "optimum", "records": "published"}
+        return run(*layers, seed=seed, data="random").layer("learning").w[0, 0]
 
     def angle(epsilon):
-        lines = np.array([line(epsilon, seed) for seed in range(1, SEEDS + 1)], np.float64)
-        x, y = (lines / np.linalg.norm(lines, axis=1, keepdims=True)).mean(axis=0)
-        return np.degrees(np.arctan2(y, x))
+        return np.mean([np.degrees(np.arctan2(*line(epsilon, seed)[::-1])) for seed in range(1, SEEDS + 1)])
 
+    assert angle(np.inf) == pytest.approx(-45, abs=1)
     assert angle(epsilon) == pytest.approx(angle(np.inf), abs=4)
 
 
@@ -174,6 +160,19 @@ def test_h17_4_data_perturbation_is_as_good_as_gradient_perturbation_of_single_r
         assert measured("data, Pegasos", epsilon) > measured("batch 1", epsilon) - 0.01
     for epsilon in EPSILONS:  # measured: .595 .766 .828 .897 .908 against .541 .683 .755 .875 .893; sd .076 … .014
         assert measured("data, logistic", epsilon) > measured("batch 1", epsilon) - 0.03
+
+
+def test_h17_3_as_coded_seven_classes_lose_less_to_noise():
+    # Measured over 12 runs at ε = 10: .642 (sd .03) against .31 (sd .14) as published.
+    coded, as_published = (optimum(10.0, "pegasos", "segmentation", mode=mode) for mode in ("as-coded", "per-class"))
+    assert coded > 0.58
+    assert coded - as_published > 0.15
+
+
+def test_h17_3_as_coded_two_classes_are_learned_as_well_as_published():
+    # y(x + N) and yx + N have the same distribution. Two means of ten differ with an sd of .009: four times it.
+    values = [optimum(10.0, "logistic", mode=mode) for mode in ("as-coded", "per-class")]
+    assert values[0] == pytest.approx(values[1], abs=0.036)
 
 
 def test_h17_5_golf_is_by_far_the_fastest():

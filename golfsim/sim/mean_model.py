@@ -63,7 +63,7 @@ class MeanModel:
 
     def __init__(self, wanted: tuple[str, ...]) -> None:
         self._mean, self._optimum = "mean-model" in wanted, "optimum" in wanted
-        self._known: dict[str, tuple[NDArray[np.int64], Model]] = {}
+        self._known: dict[tuple[str, str, float], tuple[NDArray[np.int64], Model]] = {}  # by records, learner and λ
 
     def measure(self, world: World, layer: Any, sampled: NDArray[np.int32], test: TestSet) -> Metrics:
         """Return the metrics that the scenario asks for; none of a layer without linear models."""
@@ -81,15 +81,14 @@ class MeanModel:
 
     def _best(self, world: World, layer: Descent[Any]) -> Model | None:
         """Return the optimum on the records of a layer; None without records."""
-        rows, rule = layer.config.records.rows, layer.rule()
-        now = fingerprint(rows)
+        records, learner, lam = layer.config.records, layer.config.learner, layer.rule().lam
+        now, key = fingerprint(records.rows), (records.name, learner, lam)
         if now[0] == now[1]:
             return None
-        if layer.name not in self._known or (self._known[layer.name][0] != now).any():
-            models, learner = layer.config.records.models, layer.config.learner
-            best = optimum.fit(rows, models, learner, rule.lam, TOLERANCE, world.threads)
-            self._known[layer.name] = now, best
-        return self._known[layer.name][1]
+        if key not in self._known or (self._known[key][0] != now).any():
+            best = optimum.fit(records.rows, records.models, learner, lam, TOLERANCE, world.threads)
+            self._known[key] = now, best
+        return self._known[key][1]
 
 
 def mean_of(layer: Descent[Any], holders: NDArray[np.int32]) -> Model:

@@ -117,9 +117,13 @@ def draw_curves(ax: Axes, rows: pd.DataFrame, found: pd.DataFrame, names: list[s
 
 def _means(ax: Axes, rows: pd.DataFrame, names: list[str], intervals: bool, thin: bool = False) -> None:
     """Draw the mean over runs of each curve, with its 95 % interval as a band if asked for."""
+    import numpy as np
     import seaborn as sns
 
+    rows = rows[np.isfinite(rows["value"])]  # a curve without a finite value, such as ε = ∞, has no line
     own = [name for name in names if (rows["curve"] == name).any()]
+    if not own:
+        return
     share = numbers.is_share(str(rows["metric"].iloc[0]))
     before, palette = len(ax.lines), [look(names.index(name)).colour for name in own]
     sns.lineplot(

@@ -63,6 +63,14 @@ def test_a_curve_is_the_mean_and_its_band_the_quantiles():
     np.testing.assert_allclose(band(collection), list(zip(expected(1, 0.4), expected(1, 0.75), strict=True)))
 
 
+def test_a_curve_without_a_finite_value_has_no_line_and_no_other_curve_takes_its_look():
+    rows = frame("a", "b", "c")
+    rows.loc[rows["layer"] == "a", "value"] = math.inf
+    lines = figures.convergence(rows).lines
+    assert [line.get_label() for line in lines] == ["b", "c"]
+    assert [line.get_color() for line in lines] == [style.look(place).colour for place in (1, 2)]
+
+
 def test_runs_are_averaged():
     ax = figures.convergence(frame("learning", runs=3))
     np.testing.assert_allclose(ax.lines[0].get_ydata(), np.array(expected(1, 0.5)) + 0.1)

@@ -20,6 +20,7 @@ from golfsim.core.memory import readable
 from golfsim.core.provenance import processor
 from golfsim.core.words import counted
 from golfsim.report import fitting, page, sections, verdicts
+from golfsim.report.reproduce import scenario_of
 from golfsim.runs import results
 
 if TYPE_CHECKING:
@@ -103,22 +104,17 @@ def _curves(folder: Path, found: results.Results, own: list[Reproduced]) -> Curv
     keys = sections.factors(found)
     table = sections.finals(found.frame, keys)
     users = [one for one in own if folder in one.folders]
-    main = next((one.picture for one in users if one.folders[0] == folder and one.picture is not None), None)
-    chosen = _chosen(fitting(found.frame), main is not None)
-    return Curves(
-        folder.name,
-        [one.item for one in users],
-        sections.summary(found, keys, {}),
-        [
-            *(
-                [("The figure of the scenario", "The metric and keys that the scenario states in [plot].", main)]
-                if main
-                else []
-            ),
-            *((one.title, one.caption, page.drawn(one)) for one in chosen),
-        ],
-        table if len(table.rows) <= MOST_ROWS else None,
-    )
+    main = next((one.picture for one in users if one.folders[0] == folder and _of_its_own(one.item)), None)
+    drawn = [(one.title, one.caption, page.drawn(one)) for one in _chosen(fitting(found.frame), main is not None)]
+    if main is not None:
+        drawn.insert(0, ("The figure of the scenario", "The metric and keys that the scenario states in [plot].", main))
+    few = table if len(table.rows) <= MOST_ROWS else None
+    return Curves(folder.name, [one.item for one in users], sections.summary(found, keys, {}), drawn, few)
+
+
+def _of_its_own(item: Item) -> bool:
+    """Return whether the figure of an item is another one than the convergence curves that every page has."""
+    return item.picture == "scatter" or scenario_of(item, False).plot.kind not in ("convergence", "none")
 
 
 def _chosen(drawings: list[Drawing], has_main: bool) -> list[Drawing]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 BYTES = 8  # a value
-TURN = 64  # bytes per node: initiators, their peers, and the values of online nodes while they are measured
+TURN = 12  # bytes per node: initiators, their peers, and the values of online nodes while they are measured
 EQUAL = 2.0**-46  # values are equal up to rounding if they deviate from their mean by this part of it
 
 

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from golfsim.core import rng
 from golfsim.core.maths import exp_of, log_of, product
+from golfsim.core.memory import size_of
 from golfsim.learning import erm
 from golfsim.learning.erm.newton import LOSSES, Loss
 from golfsim.privacy.mechanisms import Guarantee
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Numbers = NDArray[np.float64]
 Table = NDArray[np.float32]
 Model = Callable[[Table], Numbers]  # the scores of records; class 1 if not negative
+SAMPLED = 37  # bytes per record: whether it is collected, its label, its weight in a sample, and numbers meanwhile
 SEEDS = 2**31 - 1  # of the choice of features in trees
 RATE = 0.1  # the learning rate of gradient boosting
 DEPTHS = {"adaboost": 1, "boosting": 3}
@@ -83,6 +85,11 @@ class Reference(Learner[ReferenceConfig]):
         about = self.config.records.about
         grouped = self.config.grouping == "card" and about.grouping is not None
         self._coder = coder_of(about.features, 2, about.grouping) if grouped else None
+
+    def memory(self, world: World) -> int:
+        """Return the bytes of the collected records, of their columns, and of a sample; trees are not counted."""
+        records, features = int(self.config.records.capacity().sum()), self.config.records.features
+        return size_of((SAMPLED, records), (8, records, features))
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return nothing: all arrays are per record."""

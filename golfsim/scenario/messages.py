@@ -214,7 +214,9 @@ def _expectation(detail: ErrorDetails) -> str:
 
 
 def _literals(detail: ErrorDetails) -> list[str]:
-    return re.findall(r"'([^']*)'", detail["ctx"]["expected"])
+    """Return the allowed values: texts have quotation marks, numbers have none."""
+    expected = detail["ctx"]["expected"]
+    return re.findall(r"'([^']*)'", expected) or re.split(r", | or ", expected)
 
 
 def _brackets(path: KeyPath, wanted: list[str], got: Any) -> str:

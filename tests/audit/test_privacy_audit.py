@@ -21,7 +21,7 @@ from protocols.data_perturbation import DataPerturbation
 from protocols.gradient_perturbation import GradientPerturbation
 from protocols.group_aggregation import protocol as group_aggregation
 from protocols.group_aggregation.protocol import FORMED, GroupAggregation
-from protocols.random_walk import visit
+from protocols.random_walk import Tail, visit
 from protocols.regularised_erm import RegularisedErm
 
 pytestmark = needs_jit
@@ -243,7 +243,8 @@ def visited(records, classes, epsilon, **keys):
     models = raw.models
     w, age, path = np.zeros((DRAWS * models, 2), np.float32), np.zeros(DRAWS, np.int32), np.arange(DRAWS)[:, None]
     rule = Rule(LEARNERS["pegasos"][0], 1.0, False)
-    visit(path.astype(np.int32), w, age, models, raw.rows, rule, noise, budget, np.zeros(2, np.int64))
+    tail = Tail(np.zeros(0, np.int64), np.zeros((0, w.shape[1])), np.zeros((0, w.shape[1])))
+    visit(path.astype(np.int32), w, age, models, raw.rows, rule, noise, budget, np.zeros(2, np.int64), tail)
     assert (age == 1).all()
     return w.reshape(DRAWS, models, 2).astype(np.float64)
 

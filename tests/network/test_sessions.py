@@ -388,7 +388,7 @@ def test_starting_afresh_resets_model_age_memory_and_view():
     for layer in (golf, peers):
         layer.start(run.world, nodes)
     for name, array in golf.state().items():
-        if name.startswith(("old", "lam", "ledger")):  # not a node's, or never reset
+        if name.startswith(("old", "lam", "offset", "ledger")):  # not a node's, or never reset
             continue
         assert (array[nodes] == (1 if name == "cached" else 0)).all(), name
         assert np.array_equal(array[others], before[name][others]), name

@@ -45,6 +45,7 @@ LETTERS = 12  # of tick labels per inch
 LARGEST_CELL = 0.62  # inches of a cell's width
 LINE_SHIFT = 0.012  # between lines, as a share of the axis: error bars at one value would hide each other
 REFERENCE = Look(GREY, (0, (5, 2.5)), "")  # of a line that the others are compared with
+ROUNDING = 1e-12  # relative error of a mean
 BARS = "95 % interval of the mean, {} runs"
 ATTACK_LABELS = {"label.linear": "share of labels\nrecovered", "membership.advantage": "membership\nadvantage"}
 ATTACKS = tuple(ATTACK_LABELS)  # metrics that are drawn below the accuracy
@@ -57,8 +58,10 @@ def sure(metric: str) -> Interval:
 
     def of(values: Any) -> tuple[float, float]:
         rows = pd.DataFrame({"value": values, "all": 0})
-        found = numbers.bounded(numbers.interval(rows, ["all"]), metric)
-        return float(found["low"].iloc[0]), float(found["high"].iloc[0])
+        found = numbers.bounded(numbers.interval(rows, ["all"]), metric).iloc[0]
+        mean = float(found["mean"])
+        spare = ROUNDING * abs(mean)  # seaborn computes the mean again, in another order
+        return min(float(found["low"]), mean - spare), max(float(found["high"]), mean + spare)
 
     return of
 

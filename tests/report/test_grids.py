@@ -291,3 +291,14 @@ def test_a_reference_among_the_lines_is_dashed_and_grey():
 def test_a_reference_that_the_log_does_not_have_is_refused():
     with pytest.raises(UserError, match=r"no line and no value of “p\.epsilon” is “3”"):
         grids.lines(log(grid()), "p.epsilon", "n.batch", reference=3)
+
+
+def test_an_interval_that_ends_at_the_mean_is_drawn_despite_rounding():
+    # The mean of these values by seaborn is not that of a sum in another order; a share above 1 has no upper interval.
+    values = np.random.default_rng(3).random((20, 9)) * 0.3 + 1.3
+    rows = [
+        {"seed": s, "run": s, "cycle": 1, "layer": "a", "metric": "error.mean", "value": v, "nodes.number": k}
+        for s, of_seed in enumerate(values)
+        for k, v in enumerate(of_seed)
+    ]
+    grids.lines(pd.DataFrame(rows), "nodes.number", metric="error")

@@ -143,7 +143,8 @@ def _machine(about: dict[str, Any]) -> str:
     if about.get("processor") == processor() and about.get("cores") == os.cpu_count():
         with suppress(OSError, ValueError, AttributeError):
             parts.append(f"{readable(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'))} of memory")
-    return ", ".join(filter(None, [*parts, str(about.get("system", ""))]))
+    system = str(about.get("system", "")).partition("-")[0]  # without the version and the build of its kernel
+    return ", ".join(filter(None, [*parts, system]))
 
 
 def duration(seconds: float) -> str:

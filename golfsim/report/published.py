@@ -88,7 +88,8 @@ class Paper:
     @property
     def short(self) -> str:
         """The id, the last names of the authors, and the year."""
-        return f"{self.id} ({listed([name.split()[-1] for name in self.authors], '&')} {self.year})"
+        last = [name.partition(" (")[0].split()[-1] for name in self.authors]  # without a remark in brackets
+        return f"{self.id} ({listed(last, '&')} {self.year})"
 
 
 def sources() -> dict[str, Paper]:

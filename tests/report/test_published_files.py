@@ -6,6 +6,7 @@ import pytest
 from helpers import HERE
 
 from golfsim.core.paths import shipped_scenarios
+from golfsim.report import published
 from golfsim.report.checks import in_full
 from golfsim.runs.logs import _plain
 from golfsim.scenario.model import Scenario
@@ -102,3 +103,7 @@ def test_a_selection_names_columns_values_layers_and_metrics_that_the_scenario_h
 def known(metric, layer, scenario):
     """Whether a layer logs a metric, as it or the observer declares it."""
     return any(one.matches(in_full(metric)) for one in of_scenario(scenario).get(layer, ()))
+
+
+def test_the_short_name_of_a_source_has_the_last_names_of_its_authors():
+    assert published.sources()["A15"].short == "A15 (Asplund & Frøystad 2015)"

@@ -38,7 +38,7 @@ CURVE_COLUMNS = ["cycle", "curve", "mean", "low", "high"]
 PANELS = ("panel", "what")  # columns that name the panel of a curve
 ENLARGE = "enlarge.js"
 BANDS = {"runs": ("low", "high"), "nodes": ("q05", "q95")}
-DPI, COLOURS = 160, 128  # of a small picture
+DPI, COLOURS = 130, 64  # of a small picture
 HEAVY = 400_000  # bytes; a larger SVG is replaced by a PNG
 PATTERNS = [[], [8, 5], [10, 4, 2, 4], [2, 4], [12, 3, 2, 3, 2, 3]]  # dashes of lines, as in the images
 

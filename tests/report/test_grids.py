@@ -301,4 +301,4 @@ def test_an_interval_that_ends_at_the_mean_is_drawn_despite_rounding():
         for s, of_seed in enumerate(values)
         for k, v in enumerate(of_seed)
     ]
-    grids.lines(pd.DataFrame(rows), "nodes.number", metric="error")
+    assert grids.lines(pd.DataFrame(rows), "nodes.number", metric="error").lines

@@ -916,6 +916,73 @@ def published_budget(features, label):
     return max(max(sum(costs) for costs in features.values()), sum(label))
 
 
+# ------------------------------------------------------------------------------------------------ shuffled reports
+# Feldman, McMillan & Talwar, "Hiding among the clones", 2021, section 3.
+
+
+def hockey_stick(one, other, epsilon):
+    """The smallest δ of two distributions (dictionaries) at an ε, in one direction."""
+    return sum(max(p - math.exp(epsilon) * other.get(x, 0.0), 0.0) for x, p in one.items())
+
+
+def clone_counts(clones, epsilon, value):
+    """The distribution of (zeros, ones) of fair bits of clones and one bit that is `value` with e^ε to 1."""
+    found, true = {}, math.exp(epsilon) / (math.exp(epsilon) + 1)
+    for ones in range(clones + 1):
+        weight = math.comb(clones, ones) / 2**clones
+        for bit, p in ((value, true), (1 - value, 1 - true)):
+            place = (clones - ones + 1 - bit, ones + bit)
+            found[place] = found.get(place, 0.0) + weight * p
+    return found
+
+
+def shuffled_delta(others, share, epsilon, central):
+    """δ of the reduction at a central ε: each of the other reports is a clone with probability `share`."""
+    total = 0.0
+    for clones in range(others + 1):
+        weight = math.comb(others, clones) * share**clones * (1 - share) ** (others - clones)
+        total += weight * hockey_stick(*(clone_counts(clones, epsilon, v) for v in (0, 1)), central)
+    return total
+
+
+def shuffled_responses(values, size, epsilon):
+    """The distribution of the counts of all symbols, if each value is sent by k-ary randomised response."""
+    found, scale = {(0,) * size: 1.0}, math.exp(epsilon) + size - 1
+    for value in values:
+        after = {}
+        for counts, p in found.items():
+            for symbol in range(size):
+                place = tuple(n + (s == symbol) for s, n in enumerate(counts))
+                after[place] = after.get(place, 0.0) + p * (math.exp(epsilon) if symbol == value else 1) / scale
+        found = after
+    return found
+
+
+def relayed_responses(bits, nodes, epsilon):
+    """The distribution of the set of (last relay, bit) of peers 0, 1, …; a relay is any of the nodes but the sender."""
+    found, true = {(): 1.0}, math.exp(epsilon) / (math.exp(epsilon) + 1)
+    for peer, bit in enumerate(bits):
+        after = {}
+        for seen, p in found.items():
+            for relay, sent in itertools.product(set(range(nodes)) - {peer}, (0, 1)):
+                place = tuple(sorted((*seen, (relay, sent))))
+                after[place] = after.get(place, 0.0) + p * (true if sent == bit else 1 - true) / (nodes - 1)
+        found = after
+    return found
+
+
+def relayed_delta(reports, nodes, epsilon, central):
+    """δ of the derivation for visible last relays: over the sets T of peers whose relays must lie outside T."""
+    member, total = min(math.exp(-epsilon), 0.5), 0.0
+    inside = (reports - 1) / (nodes - 1)  # the probability that the relay of the first peer is a peer
+    for candidates, p in ((reports - 2, inside), (reports - 1, 1 - inside)):
+        for size in range(candidates + 1):
+            weight = math.comb(candidates, size) * member**size * (1 - member) ** (candidates - size)
+            outside = ((1 - member) * (nodes - reports) + reports - size - 1) / (nodes - 1)
+            total += p * weight * shuffled_delta(size, outside, epsilon, central)
+    return total
+
+
 # ------------------------------------------------------------------------------------------------ fitting a model
 
 

@@ -85,7 +85,8 @@ def _guarantee(table: dict[str, Any]) -> str:
     if proven is None:
         return f"{NOT_PROVEN}: {note}" if note else NOT_PROVEN
     other = "" if proven == table.get("stated") else f", ε = {proven:g}"
-    return f"{PROVEN}{other}" + (f": {note}" if note else "")
+    central = (table.get("central") or {}).get("text", "")
+    return f"{PROVEN}{other}" + (f": {note}" if note else "") + (f"; {central}" if central else "")
 
 
 def _words(values: Sequence[Any]) -> str:

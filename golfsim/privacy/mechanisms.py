@@ -43,6 +43,27 @@ class Guarantee:
         return notebook.table(str(self), rows | ({"note": self.note} if self.note else {}))
 
 
+@dataclass(frozen=True)
+class Central:
+    """A proven central (ε, δ), which holds in addition to a local ε and under the assumptions of its note."""
+
+    epsilon: float
+    delta: float
+    unit: Unit = "record"
+    note: str = ""
+
+    def __str__(self) -> str:
+        # Rounded up, so that the printed value is proven, too.
+        above = _rounded_up(self.epsilon)
+        return f"central ε = {above:g}, δ = {self.delta:g} per {self.unit}{': ' + self.note if self.note else ''}"
+
+
+def _rounded_up(value: float) -> float:
+    """Return the smallest number of four digits that is at least a positive value."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 3) if value > 0 else 1.0
+    return math.ceil(value / step) * step
+
+
 @dataclass(frozen=True, kw_only=True)
 class Laplace:
     """Laplace noise on each coordinate, for an L1 sensitivity (Dwork et al. 2006)."""

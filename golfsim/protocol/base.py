@@ -15,7 +15,7 @@ from golfsim.core.metrics import Metric
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
 from golfsim.network.mailbox import Mailbox
-from golfsim.privacy.mechanisms import Guarantee
+from golfsim.privacy.mechanisms import Central, Guarantee
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -198,6 +198,10 @@ class Protocol(Stateful, Generic[C]):
     def guarantee(self) -> Guarantee:
         """Return what this layer provably guarantees for the records that it uses."""
         return Guarantee(None)
+
+    def central(self) -> Central | None:
+        """Return the central (ε, δ) of what was released so far, in addition to `guarantee`; None: none is proven."""
+        return None
 
     def disclosure(self) -> Disclosure:
         """Return in a few words what this layer releases, and who must be trusted; for tables of strategies."""

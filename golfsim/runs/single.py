@@ -271,7 +271,9 @@ def guarantees(simulation: Simulation) -> dict[str, str]:
         for name, layer in simulation.layers.items()
         if isinstance(layer, Learner | Records) or layer.touches_private_data
     }
-    found = {name: str(layer.guarantee()) for name, layer in layers.items()}
+    found = {
+        name: "; ".join(map(str, filter(None, (layer.guarantee(), layer.central())))) for name, layer in layers.items()
+    }
     private = [layer.guarantee() for layer in layers.values() if layer.touches_private_data]
     return found | ({"together": str(together(private))} if len(private) > 1 else {})
 
@@ -289,6 +291,8 @@ def privacy(simulation: Simulation) -> dict[str, dict[str, Any]]:
                 "proven": proven.epsilon if finite else None,
                 "note": proven.note,
             }
+            if central := layer.central():
+                found[name]["central"] = vars(central) | {"text": str(central)}
     return found
 
 

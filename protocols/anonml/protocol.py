@@ -13,12 +13,12 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.settings import Share
 from golfsim.privacy.ledger import Ledger, UniformSchedule
-from golfsim.privacy.mechanisms import Guarantee
+from golfsim.privacy.mechanisms import Central, Guarantee
 from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import RawRecords
-from protocols.anonml import circuits, histograms, tokens
+from protocols.anonml import circuits, histograms, shuffle, tokens
 from protocols.anonml.circuits import Timing
 from protocols.anonml.coding import coder_of
 from protocols.anonml.cuts import CutSearch
@@ -27,6 +27,7 @@ from protocols.anonml.metrics import METRICS
 from protocols.anonml.packets import ARRIVED, UNDER_WAY, WAITING, Numbers, Packets, Rules, draw_circuits
 from protocols.anonml.questions import Costs, Questions, rms_errors
 from protocols.anonml.votes import Training, train, votes
+from protocols.uniform import Uniform
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -56,6 +57,12 @@ class AnonMLConfig(LayerConfig):
         "sum",
         description="the meaning of epsilon: the sum over all answers of a record; or, as published (equation 7.4), "
         "the largest cost of the label or a single feature, which is less than the true ε of a record",
+    )
+    delta: float = Field(
+        1e-6,
+        gt=0,
+        lt=1,
+        description="the δ of the central guarantee, which is stated in addition to ε if packets hide their senders",
     )
     cut_share: float | None = Field(
         None,
@@ -185,6 +192,9 @@ class AnonML(Learner[AnonMLConfig]):
         except UserError as error:
             raise UserError(error.what, key=f"{self.name}.{error.key}", hint=error.hint) from None
         self._plan_packets(world)
+        self._hidden = self._hides_senders(world)
+        drawn = rng.uniform(self.key("colluding"), np.arange(world.nodes, dtype=np.int32))
+        self._colludes = drawn < self.config.colluding
         self.aggregator = -1
         self.commitment = np.uint64(0)  # a hash of the seed of partitions and subsets; 0: nothing proposed yet
         self.asked = self.asked_at = self.opened = self.turn = 0
@@ -270,6 +280,17 @@ class AnonML(Learner[AnonMLConfig]):
         self.value = np.zeros(every_packet.size, np.int32)  # the true cell of the string of a packet
         self.verdict = np.full(every_packet.size, UNREAD, np.int8)
         self.seen = tokens.room_for(every_packet.size)
+
+    def _hides_senders(self, world: World) -> bool:
+        """Return whether neither the time nor the last relay of a packet depends on its sender.
+
+        The only exception is that a sender is not its own relay, which `shuffle` accounts for.
+        """
+        config = self.config
+        equal_times = config.window == 1 or (config.stagger > 0 and config.staggering == "window")
+        equal_relays = config.relays > 0 and type(config.peers) is Uniform
+        undisturbed = not (world.churn or world.tampering.members or "partition" in world.transport.faults)
+        return equal_times and equal_relays and undisturbed and not config.repeats and not config.forgeries
 
     def _timing_of(self, world: World) -> Timing:
         config = self.config
@@ -504,6 +525,27 @@ class AnonML(Learner[AnonMLConfig]):
         note = f"as published, ε = {config.epsilon:g} of the label or a single feature; true ε = {whole:g}"
         return replace(found, note=f"{note}; {found.note}" if found.note else note)
 
+    def central(self) -> Central | None:
+        """Return the central (ε, δ) of the answers so far; None if senders are not hidden or it is not below ε."""
+        config, costs, local = self.config, self._costs, self.guarantee().epsilon
+        sent = np.flatnonzero((self._kind == HONEST) & (self.packets.sent > 0))
+        if not self._hidden or local is None or config.records.copies > 1 or not sent.size:
+            return None
+        packets = shuffle.Delivered(
+            self._question[sent], self._sender[sent], self.packets.relay[sent], self.packets.status[sent] == ARRIVED,
+            self._colludes,
+        )  # fmt: skip
+        reports, share = packets.reports(len(self._questions.subsets)), packets.share()
+        relays = int((~np.delete(self._colludes, self.aggregator)).sum())
+        direct = costs.cuts * costs.of_cut
+        found = shuffle.epsilon_of_record(reports, costs.strings, relays, costs.of_string, direct, config.delta)
+        if not found < local or not share:
+            return None
+        note = f"for the aggregator, which sees no senders; at least {reports[reports > 0].min()} reports per question"
+        if share < 1:
+            note += f"; for the {100 * share:.3g} % of the records whose packets pass no colluding node"
+        return Central(found, config.delta, "record", note)
+
     def disclosure(self) -> Disclosure:
         """Return that perturbed answers are released."""
         return Disclosure("perturbed answers about one record per node", "nobody")
@@ -536,10 +578,9 @@ class AnonML(Learner[AnonMLConfig]):
         there = packets.status[members] == ARRIVED
         if not there.any():
             return {}
-        colluders = rng.uniform(self.key("colluding"), np.arange(world.nodes, dtype=np.int32))
         circuit = circuits.Circuits(
             part=self._questions.part[self._sender[members]], peer=self._sender[members],
             sent=packets.sent[members] - self.opened, arrived=packets.arrived[members] - self.opened,
             held=packets.held[members], there=there, relay=packets.relay[members],
         )  # fmt: skip
-        return circuits.anonymity(circuit, self._timing, colluders < self.config.colluding)
+        return circuits.anonymity(circuit, self._timing, self._colludes)

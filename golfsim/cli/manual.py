@@ -14,10 +14,11 @@ METRICS = "metrics"
 GENERATED = {GENERAL: "Scenario reference", METRICS: "Metrics"}  # pages that come from the code
 # What the pages use of LaTeX, for a terminal. A test fails where a page uses more.
 SYMBOLS = {
-    "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr", "cdot": "·", "delta": "δ", "det": "det", "ldots": "…",
-    "ell": "ℓ", "eta": "η", "exp": "exp", "in": "∈", "kappa": "κ", "lambda": "λ", "le": "≤", "leftarrow": "←",
-    "ln": "ln", "max": "max", "mid": "|", "min": "min", "nabla": "∇", "nu": "ν", "otimes": "⊗", "pm": "±",
-    "prod": "Π", "qquad": "  ", "sigma": "σ", "sum": "Σ", "tau": "τ", "varepsilon": "ε",
+    "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr", "cdot": "·", "delta": "δ", "det": "det", "ell": "ℓ",
+    "eta": "η", "exp": "exp", "ge": "≥", "in": "∈", "kappa": "κ", "lambda": "λ", "ldots": "…", "le": "≤",
+    "leftarrow": "←", "ln": "ln", "max": "max", "mid": "|", "min": "min", "nabla": "∇", "notin": "∉", "nu": "ν",
+    "otimes": "⊗", "pm": "±", "prod": "Π", "qquad": "  ", "setminus": "∖", "sigma": "σ", "sim": "~", "sum": "Σ",
+    "tau": "τ", "varepsilon": "ε",
 }  # fmt: skip
 DROPPED = re.compile(r"\\(?:left|right)(?![A-Za-z])|&|\\(?:begin|end)\{aligned\}")
 RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")

@@ -207,6 +207,17 @@ class Protocol(Stateful, Generic[C]):
         """Return in a few words what this layer releases, and who must be trusted; for tables of strategies."""
         return Disclosure()
 
+    def value_width(self, second: bool) -> int:
+        """Return how many numbers `values` returns per node; 0: this layer has none."""
+        return 0
+
+    def values(self, world: World, nodes: NDArray[np.int32], second: bool) -> NDArray[np.float64]:
+        """Return the numbers [nodes, width] of each node whose sum or mean over all nodes other layers may compute.
+
+        `second` asks for second moments as well, where the layer has them.
+        """
+        raise NotImplementedError
+
     def released(self) -> NDArray[np.float64]:
         """Return all numbers computed from private data that others have seen so far; called after each cycle."""
         return np.empty(0)

@@ -12,6 +12,7 @@ from golfsim.report.curves import convergence, messages, online, overlay, small_
 from golfsim.report.distributions import differences, errors, reaching, spent_by_record
 from golfsim.report.grids import bars, heatmap, learning_curve, lines, privacy_utility
 from golfsim.report.judgement import confusion, roc, time_table
+from golfsim.report.needed import needed
 from golfsim.report.networks import animation, degrees, drawing, raster
 from golfsim.report.numbers import time_to
 from golfsim.report.scatter import plane_of, planes_of, scatter, scatters
@@ -19,7 +20,7 @@ from golfsim.report.style import save, styled
 
 __all__ = [
     "animation", "bars", "confusion", "convergence", "degrees", "differences", "drawing", "errors", "heatmap",
-    "learning_curve", "lines", "messages", "online", "overlay", "plane_of", "planes_of", "privacy_utility", "raster",
-    "reaching", "roc", "save", "scatter", "scatters", "small_multiples", "spent", "spent_by_record", "styled",
-    "time_table", "time_to",
+    "learning_curve", "lines", "messages", "needed", "online", "overlay", "plane_of", "planes_of", "privacy_utility",
+    "raster", "reaching", "roc", "save", "scatter", "scatters", "small_multiples", "spent", "spent_by_record",
+    "styled", "time_table", "time_to",
 ]  # fmt: skip

@@ -23,9 +23,9 @@ from golfsim.protocol.moments import (
     Precision,
     coordinate_variance,
     indicator_variance,
+    mean_of,
     moments,
-    root_mean,
-    spread_variance,
+    product_variance,
     width,
 )
 from golfsim.protocol.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
@@ -284,14 +284,15 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return moments(self.rows, nodes, self.classes, self._noise, second, world.threads)
 
     def precision(self) -> Precision:
-        """Return the standard deviations of the moments; records of L1 length 1 show how many are of each class."""
-        norm = self.config.norm
-        vectors = self.models if self._folded else 1
-        spread = root_mean(spread_variance(norm, self._noise.variance, self.features, vectors))
-        if not self._folded:
-            return Precision(True, root_mean(indicator_variance(self._truth, self.classes)), spread)
-        count = root_mean(self._factors()[1] * self.features * self._variance())
-        return Precision(norm == "l1" and self.models > 1, count, spread)
+        """Return how noisy the moments are; the sum of a block of L1 length 1 shows the class of a record."""
+        norm, variance = self.config.norm, self._noise.variance
+        spread = math.sqrt(mean_of(product_variance(norm, variance, self.features, self.models if self._folded else 1)))
+        if self._folded:
+            indicator = self._factors()[1] * self.features * self._variance()
+        else:
+            indicator = indicator_variance(self._truth, self.classes)
+        counted = not self._folded or (norm == "l1" and self.models > 1)
+        return Precision(counted, math.sqrt(mean_of(indicator)), spread, mean_of(variance))
 
     def _records_of_owner(self, rows: Rows) -> NDArray[np.float64]:
         counts = np.maximum(self.config.records.capacity(), 1)

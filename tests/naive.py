@@ -855,20 +855,26 @@ def centroid_scores(x, count, counts, squares, blocks, indicator):
     return np.array([[row @ mean - mean @ mean / 2 for mean in means] for row in x])
 
 
-def lifted_inverse(matrix, error):
-    """The inverse of a symmetric matrix whose eigenvalues are not below an error."""
+def inverse_with_error(matrix, second, count, spread, variance):
+    """The inverse of a symmetric matrix of which eigenvalues up to Wigner's bound are known by their mean only."""
+    d = len(matrix)
+    length = max(np.trace(second) / count, 0)
+    entry = math.sqrt((spread**2 + 2 * variance * length / d) / count)
     values, vectors = np.linalg.eigh(matrix)
-    return vectors @ np.diag(1 / np.maximum(values, error)) @ vectors.T
+    unknown = [value for value in values if value <= 2 * entry * math.sqrt(d)]
+    common = max(sum(unknown) / len(unknown), entry) if unknown else None
+    inverted = [1 / (common if value <= 2 * entry * math.sqrt(d) else value) for value in values]
+    return vectors @ np.diag(inverted) @ vectors.T
 
 
-def lda_scores(x, count, counts, squares, blocks, second, indicator, spread):
+def lda_scores(x, count, counts, squares, blocks, second, indicator, spread, variance):
     """Log-densities of Gaussians with one covariance, plus log shares, up to a number equal for all classes."""
-    common, deviations, variances, factors = shrunk_means(count, counts, squares, blocks, indicator)
+    common, deviations, errors, factors = shrunk_means(count, counts, squares, blocks, indicator)
     d, within = len(common), second / count - np.outer(common, common)
-    for n, deviation, variance in zip(counts, deviations, variances, strict=True):
+    for n, deviation, error in zip(counts, deviations, errors, strict=True):
         if deviation.any():
-            within -= n / count * (np.outer(deviation, deviation) - variance / d * np.eye(d))
-    inverse = lifted_inverse(within, 2 * spread * math.sqrt(d / count))
+            within -= n / count * (np.outer(deviation, deviation) - error / d * np.eye(d))
+    inverse = inverse_with_error(within, second, count, spread, variance)
     means, share = common + factors[:, None] * deviations, shrunk_shares(count, counts, indicator)
     logs = [
         [-(row - mean) @ inverse @ (row - mean) / 2 + math.log(one) for mean, one in zip(means, share, strict=True)]
@@ -877,9 +883,9 @@ def lda_scores(x, count, counts, squares, blocks, second, indicator, spread):
     return np.array(logs)
 
 
-def least_squares_scores(x, count, blocks, second, spread):
+def least_squares_scores(x, count, blocks, second, spread, variance):
     """Scores of the least squares fit of s_m on x without a constant; with two classes only that of class 1."""
-    inverse = lifted_inverse(second / count, 2 * spread * math.sqrt(x.shape[1] / count))
+    inverse = inverse_with_error(second / count, second, count, spread, variance)
     signed = [2 * block - sum(blocks) for block in blocks]
     return np.array([x @ inverse @ one / count for one in (signed[1:] if len(signed) == 2 else signed)]).T
 

@@ -144,7 +144,7 @@ def lda(numbers: Array, classes: int, features: int, settings: Settings) -> Arra
         return _least_squares(moments, precision)
     means = means_of(moments, precision)
     w = means.factor[:, None] * means.deviation
-    solved = _divided(_within(moments, means), w, moments.number, precision)
+    solved = _divided(_within(moments, means), w, moments, precision)
     return _models(solved, -_dots(solved, w) / 2 - _dots(solved, means.common) + log_of(means.share))
 
 
@@ -161,22 +161,33 @@ def _least_squares(moments: Moments, precision: Precision) -> Array:
     """Return the least squares fit of the sign of each one-vs-all problem."""
     blocks, features = moments.blocks, moments.blocks.shape[1]
     signed = blocks[1:] - blocks[:1] if len(blocks) == 2 else 2 * blocks - _added(blocks)
-    w = _divided(moments.second / moments.number, signed / moments.number, moments.number, precision)
+    w = _divided(moments.second / moments.number, signed / moments.number, moments, precision)
     return np.hstack([w, np.zeros((len(w), 1))]).reshape(-1, features + 1)
 
 
-def _divided(matrix: Array, vectors: Array, number: float, precision: Precision) -> Array:
+def _divided(matrix: Array, vectors: Array, moments: Moments, precision: Precision) -> Array:
     """Return the inverse of a symmetric matrix times each vector.
 
-    Eigenvalues are known up to an error: that of the noise, or that of rounding. Those below this error are replaced
-    by it.
+    Eigenvalues are known up to an error: that of the noise, or that of rounding. The directions of those that are not
+    larger are unknown, but their sum is known well: they are replaced by their mean, or by the error of a single entry
+    if that is larger.
     """
     values, axes = eigen(matrix)
-    noise = 2 * precision.spread * math.sqrt(len(matrix) / number)
-    error = max(noise, number * ROUNDING * float(np.abs(values).max()))
-    if error == 0:
+    rounding = moments.number * ROUNDING * float(np.abs(values).max())
+    entry = max(_error_of_entry(moments, precision), rounding)
+    if entry == 0:
         return np.zeros_like(vectors)
-    return product(product(vectors, axes) / np.maximum(values, error), np.ascontiguousarray(axes.T))
+    small = values <= 2 * entry * math.sqrt(len(matrix))
+    mean = math.fsum(values[small].tolist()) / max(int(np.count_nonzero(small)), 1)
+    inverted = np.where(small, max(mean, entry), values)
+    return product(product(vectors, axes) / inverted, np.ascontiguousarray(axes.T))
+
+
+def _error_of_entry(moments: Moments, precision: Precision) -> float:
+    """Return the standard error of an entry of the mean of x·xᵀ outside the diagonal."""
+    length = max(math.fsum(np.diagonal(moments.second).tolist()) / moments.number, 0.0)
+    variance = precision.spread**2 + 2 * precision.variance * length / len(moments.second)
+    return math.sqrt(variance / moments.number)
 
 
 def _models(w: Array, bias: Array) -> Array:

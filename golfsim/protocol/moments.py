@@ -30,12 +30,15 @@ class Precision(NamedTuple):
 
     `counted` is whether the numbers of records per class are estimates. If they are not, only differences of blocks
     are estimates: yx for two classes, and 2·block − x for more. `indicator` is the standard deviation of the class
-    indicator of one record. `spread` is the standard deviation of an entry of x·xᵀ outside the diagonal of one record.
+    indicator of one record. An entry of x·xᵀ outside the diagonal has the variance `spread`² + 2·`variance`·‖x‖²/d, as
+    a mean over entries: the first part is that of the product of the noise of two features, and `variance` is that of
+    the noise of one feature.
     """
 
     counted: bool = True
     indicator: float = 0.0
     spread: float = 0.0
+    variance: float = 0.0
 
     @property
     def exact(self) -> bool:
@@ -258,16 +261,15 @@ def indicator_variance(truth: NDArray[np.float64], classes: int) -> NDArray[np.f
     return (truth * (1 - truth) + (classes - 1) * other * (1 - other)) / (classes * (truth - other) ** 2)
 
 
-def spread_variance(norm: Norm, variance: NDArray[np.float64], features: int, vectors: int = 1) -> NDArray[np.float64]:
-    """Return the variance of an entry of x·xᵀ outside the diagonal, as a mean over entries, for records of length 1.
+def product_variance(norm: Norm, variance: NDArray[np.float64], features: int, vectors: int = 1) -> NDArray[np.float64]:
+    """Return the variance of the product of the noise of two features, from that of the noise of one feature.
 
-    `variance` is that of each estimated feature, whose noise is the sum of that of some vectors. Two coordinates of
-    Gamma-norm noise are uncorrelated, but their squares are not.
+    This noise is the sum of that of some vectors. Two coordinates of Gamma-norm noise are uncorrelated, but their
+    squares are not.
     """
-    fourth = 1.0 if norm == "l1" else 1 + 2 / ((features + 1) * vectors)
-    return fourth * variance * variance + 2 * variance / features
+    return (1.0 if norm == "l1" else 1 + 2 / ((features + 1) * vectors)) * variance * variance
 
 
-def root_mean(variance: NDArray[np.float64]) -> float:
-    """Return the root of the mean of variances; 0 without any."""
-    return math.sqrt(math.fsum(variance.tolist()) / max(variance.size, 1))
+def mean_of(numbers: NDArray[np.float64]) -> float:
+    """Return the mean with the same bits on every processor; 0 without numbers."""
+    return math.fsum(numbers.tolist()) / max(numbers.size, 1)

@@ -29,7 +29,7 @@ def noisy(seed, classes=3, features=3, number=400, noise=0.1, answers=0.05):
         (e, np.outer(e, one), np.outer(one, one) - noise**2 * np.eye(features))
         for e, one in zip(indicator, z, strict=True)
     ]
-    return naive.moments(each, True), Precision(True, answers, noise**2), x
+    return naive.moments(each, True), Precision(True, answers, noise**2, noise**2), x
 
 
 def scores(w, x):
@@ -66,13 +66,13 @@ def test_both_fits_are_those_of_the_references(seed, classes, number, noise, ans
     theirs = naive.centroid_scores(x, count, counts, squares, blocks, answers)
     assert np.subtract(*compared(ours, theirs)) == pytest.approx(0, abs=1e-9)
     ours = scores(lda(numbers, classes, 3, Settings(precision)), x)
-    theirs = naive.lda_scores(x, count, counts, squares, blocks, second, answers, noise**2)
+    theirs = naive.lda_scores(x, count, counts, squares, blocks, second, answers, noise**2, noise**2)
     assert np.subtract(*compared(ours, theirs)) == pytest.approx(0, abs=1e-6)
     unknown = Settings(precision._replace(counted=False))
     ours = scores(lda(numbers, classes, 3, unknown), x)
     if classes == 2:  # as published: blocks of yx with the same half of the record each
         blocks = np.array([blocks[0] - blocks[1], blocks[1] - blocks[0]]) / 2
-    theirs = naive.least_squares_scores(x, count, blocks, second, noise**2)
+    theirs = naive.least_squares_scores(x, count, blocks, second, noise**2, noise**2)
     assert ours == pytest.approx(theirs, abs=1e-6)
 
 

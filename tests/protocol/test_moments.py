@@ -134,7 +134,8 @@ def test_the_stated_precision_is_that_of_the_estimates(rng, classes, mode, norm)
     off = layer.values(world, everyone(world), True) - raw.values(world, everyone(world), True)
     upper = off[:, 1 + 2 * classes + classes * FEATURES :]
     rows, columns = np.triu_indices(FEATURES)
-    assert stated.spread == pytest.approx(math.sqrt((upper[:, rows != columns] ** 2).mean()), rel=0.1)
+    entry = math.sqrt(stated.spread**2 + 2 * stated.variance / FEATURES)  # of records of length 1
+    assert entry == pytest.approx(math.sqrt((upper[:, rows != columns] ** 2).mean()), rel=0.1)
     if mode in ("label+features", "as-coded") or classes > 2:
         assert stated.indicator == pytest.approx(math.sqrt((off[:, 1 : 1 + classes] ** 2).mean()), rel=0.1)
     assert stated.counted == (mode in ("label+features", "as-coded") or (classes > 2 and norm == "l1"))

@@ -201,7 +201,7 @@ def add_rows(rows, lo, hi, total):
 
 
 def width(classes: int, features: int, second: bool) -> int:
-    """Return how many numbers a node has."""
+    """Return how many numbers `values` returns per node."""
     return 1 + 2 * classes + classes * features + (features * (features + 1) // 2 if second else 0)
 
 

@@ -18,12 +18,22 @@ from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse
 from golfsim.privacy.noise import add_gamma_norm, add_laplace, respond
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
+from golfsim.protocol.moments import (
+    Noise,
+    Precision,
+    coordinate_variance,
+    indicator_variance,
+    mean_of,
+    moments,
+    product_variance,
+    width,
+)
 from golfsim.protocol.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
-PER_RECORD = 54  # bytes: scale, probability of a true label, visits, label, and numbers while records are published
+PER_RECORD = 62  # bytes: scale, variance, probability of a true label, visits, label, numbers while it is published
 ONCE = ("label+features", "as-coded")  # modes that publish one noisy x for all one-versus-all problems, and a label
 
 
@@ -247,6 +257,42 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         self._truth = np.array([RandomResponse(epsilon=label_epsilon * s, values=self._classes).p for s in shares])[
             which
         ]
+        self._noise = Noise(self._truth, self._factors()[0] * self._variance())
+
+    def _variance(self) -> NDArray[np.float64]:
+        """Return the variance of each coordinate of the noise of each record."""
+        return coordinate_variance(self.config.norm, self._scale, self.config.records.features)
+
+    def _factors(self) -> tuple[float, float]:
+        """Return the variance of an estimated feature and of a coordinate of a block, as multiples of that variance.
+
+        For more than two classes both are linear functions of the noise of all vectors.
+        """
+        if not self._folded or self.models == 1:
+            return 1.0, 1.0
+        if self.config.mode == "joint":
+            return float(self.models), 1.0
+        feature = self.models / (self.models - 2) ** 2
+        return feature, (1 - 2 / (self.models - 2) + feature) / 4
+
+    def value_width(self, second: bool) -> int:
+        """Return how many numbers the estimated moments of a node have."""
+        return width(self.classes, self.features, second)
+
+    def values(self, world: World, nodes: NDArray[np.int32], second: bool) -> NDArray[np.float64]:
+        """Return the moments of the records of each node, estimated from what is published."""
+        return moments(self.rows, nodes, self.classes, self._noise, second, world.threads)
+
+    def precision(self) -> Precision:
+        """Return how noisy the moments are; the sum of a block of L1 length 1 shows the class of a record."""
+        norm, variance = self.config.norm, self._noise.variance
+        spread = math.sqrt(mean_of(product_variance(norm, variance, self.features, self.models if self._folded else 1)))
+        if self._folded:
+            indicator = self._factors()[1] * self.features * self._variance()
+        else:
+            indicator = indicator_variance(self._truth, self.classes)
+        counted = not self._folded or (norm == "l1" and self.models > 1)
+        return Precision(counted, math.sqrt(mean_of(indicator)), spread, mean_of(variance))
 
     def _records_of_owner(self, rows: Rows) -> NDArray[np.float64]:
         counts = np.maximum(self.config.records.capacity(), 1)

@@ -8,27 +8,35 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from golfsim.core.errors import UserError
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.learning import optimum
-from golfsim.learning.lambda_choice import published_lambda
+from golfsim.learning.closed_form import FITS, SECOND
+from golfsim.learning.lambda_choice import GRID, fitted, published_lambda, published_learner, refuse_private
 from golfsim.learning.updates import LEARNERS
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
+from golfsim.protocol.moments import at_once
 from golfsim.protocol.records import Records, fingerprint
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
 
+LEARNED = (*LEARNERS, *FITS)  # what “best” chooses from; the number of a learner is its place here
+
+
 class OptimumConfig(LayerConfig):
     """The records and the objective."""
 
     records: Layer[Records[Any]] = Field(description="the records of all nodes; “raw” is not private")
-    learner: Literal["pegasos", "logistic", "mean"] = Field(
+    learner: Literal["pegasos", "logistic", "mean", "centroid", "lda", "best"] = Field(
         "pegasos",
-        description="the objective: that of Pegasos (hinge loss), of logistic regression, or the mean of yx",
+        description="the objective: that of Pegasos (hinge loss), of logistic regression, or the mean of yx; the "
+        "nearest class mean (“centroid”) or linear discriminant analysis (“lda”), both corrected for known noise; "
+        "“best”: the one that agrees best with held-out published records, which spends no privacy budget",
     )
     lam: Annotated[float, Field(gt=0)] | Literal["published-cv"] = Field(
         1e-4,
@@ -52,39 +60,97 @@ class Optimum(Learner[OptimumConfig]):
     accepts = frozenset({"loss", "delay", "partition"})
     metrics = (
         Metric("records", "The number of records that the model was fitted to.", "records"),
-        Metric("lambda", 'The λ that was chosen on published records; with `lambda = "published-cv"`.'),
+        Metric(
+            "lambda",
+            'The λ that was chosen on published records; with `lambda = "published-cv"`. It is 0 if the chosen learner '
+            "has none.",
+        ),
+        Metric(
+            "learner",
+            "The learner that was chosen on published records: 0 is “pegasos”, 1 “logistic”, 2 “mean”, 3 “centroid”, "
+            '4 “lda”; with `learner = "best"`.',
+        ),
     )
 
     def setup(self, world: World) -> None:
         """Set the model to zero."""
-        records = self.config.records
+        config, records = self.config, self.config.records
         self.w = np.zeros((1, records.models, records.features), np.float32)
         self.fits = np.zeros(1, np.int32)
         self.fitted = np.zeros(3, np.int64)  # what identifies the records of the last fit
-        self.lam = 0.0 if self.config.lam == "published-cv" else float(self.config.lam)  # 0: not chosen yet
+        self.lam = 0.0 if config.lam == "published-cv" else float(config.lam)  # 0: not chosen yet
+        if config.learner in FITS:
+            self._refuse_unknown(config.learner)
+        if config.learner == "best" or config.learner in FITS:
+            self.bias = np.zeros((1, records.models), np.float32)
+        if config.learner == "best":
+            self._published = refuse_private(records, "the learner", f"{self.name}.learner", "choose a learner")
+            self.chosen = -1  # not chosen yet
+
+    def _lacking(self, learner: str) -> str:
+        """Return which numbers the records lack that a learner in closed form needs; empty if none."""
+        records = self.config.records
+        if not records.value_width(SECOND[learner]):
+            return "moments"
+        return "" if learner == "lda" or records.precision().counted else "class means"
+
+    def _refuse_unknown(self, learner: str) -> None:
+        """Refuse records without the moments that a learner needs."""
+        lacking = self._lacking(learner)
+        if lacking:
+            raise UserError(
+                f"“{learner}” needs {lacking}, which cannot be estimated from “{self.config.records.name}”",
+                key=f"{self.name}.learner",
+                hint='publish with mode = "label+features" or "sampled", or choose another learner',
+                docs="privacy",
+            )
 
     def memory(self, world: World) -> int:
         """Return the bytes of the model and of a fit."""
-        records = self.config.records
+        records, learner = self.config.records, self.config.learner
         vectors = 5 + 2 * optimum.REMEMBERED
-        return size_of((12, records.models, records.features), (np.float64, vectors * world.threads, records.features))
+        model = size_of((12, records.models, records.features), (np.float64, vectors * world.threads, records.features))
+        numbers = records.value_width(learner != "centroid")
+        if learner in LEARNERS or not numbers:
+            return model
+        matrices = 0 if learner == "centroid" else 8 * records.features**2
+        nodes = min(at_once(numbers), world.nodes)
+        return model + size_of((np.float64, nodes + 3, numbers), (np.float64, matrices))
 
     def step(self, world: World) -> None:
         """Fit the model if records were added or removed."""
         rows = self.config.records.rows
         now = fingerprint(rows)
-        lam = self._lambda() if now[0] != now[1] else 0.0
-        if lam > 0 and (now != self.fitted).any():
-            self.fitted[:] = now
-            config, models = self.config, self.w.shape[1]
-            self.w[0] = optimum.fit(rows, models, config.learner, lam, config.tolerance, world.threads, self.name)
-            self.fits += 1
+        if now[0] == now[1] or not (now != self.fitted).any():
+            return
+        learner, lam = self._chosen(world)
+        if learner is None:
+            return
+        self.fitted[:] = now
+        models = self.w.shape[1]
+        if learner in FITS:
+            model = fitted(self.config.records, world, np.arange(world.nodes, dtype=np.int32), learner)
+            self.w[0], self.bias[0] = model[:, :-1], model[:, -1]
+        else:
+            self.w[0] = optimum.fit(rows, models, learner, lam, self.config.tolerance, world.threads, self.name)
+        self.fits += 1
 
-    def _lambda(self) -> float:
-        if self.lam == 0:
-            learner = LEARNERS[self.config.learner][0]
-            self.lam = published_lambda(self.config.records, learner, self.key("lambda"), self.name) or 0.0
-        return self.lam
+    def _chosen(self, world: World) -> tuple[str | None, float]:
+        """Return the learner and λ; None if there are too few published records to choose them."""
+        config, records = self.config, self.config.records
+        if config.learner == "best":
+            if self.chosen < 0:
+                lams = GRID if config.lam == "published-cv" else (float(config.lam),)
+                offered = tuple(learner for learner in LEARNED if learner in LEARNERS or not self._lacking(learner))
+                choice = published_learner(self._published, world, offered, lams, self.key("lambda"))
+                if choice is None:
+                    return None, 0.0
+                self.chosen, self.lam = LEARNED.index(choice.learner), choice.lam
+            return LEARNED[self.chosen], self.lam
+        if self.lam == 0 and config.learner not in FITS:
+            learner = LEARNERS[config.learner][0]
+            self.lam = published_lambda(records, learner, self.key("lambda"), self.name) or 0.0
+        return config.learner if self.lam > 0 or config.learner in FITS else None, self.lam
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return no arrays: the model belongs to no node."""
@@ -104,12 +170,20 @@ class Optimum(Learner[OptimumConfig]):
 
     def released(self) -> NDArray[np.float64]:
         """Return the model, if it is fitted to private records."""
-        return self.w.ravel().astype(np.float64) if self.touches_private_data else np.empty(0)
+        if not self.touches_private_data:
+            return np.empty(0)
+        return np.concatenate([array.ravel().astype(np.float64) for array in (self.w, self._bias())])
+
+    def _bias(self) -> NDArray[np.float32]:
+        """Return the bias of each model; empty for learners without one."""
+        return self.bias if hasattr(self, "bias") else np.empty(0, np.float32)
 
     def observe(self, world: World) -> dict[str, float]:
-        """Return the number of records, and λ if it was chosen."""
+        """Return the number of records, and what was chosen."""
         found = {"records": float(self.fitted[1] - self.fitted[0])}
-        return found | ({"lambda": self.lam} if self.config.lam == "published-cv" else {})
+        if self.config.lam == "published-cv" and self.config.learner not in FITS:
+            found["lambda"] = self.lam
+        return found | ({"learner": float(self.chosen)} if self.config.learner == "best" else {})
 
     def answers(self) -> int:
         """Return one score per linear model."""
@@ -121,7 +195,8 @@ class Optimum(Learner[OptimumConfig]):
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the scores of the model."""
-        return score(self.w[nodes], x)
+        found = score(self.w[nodes], x)
+        return found + self.bias[nodes] if hasattr(self, "bias") else found
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the number of fits."""

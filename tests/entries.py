@@ -55,6 +55,7 @@ ENTRIES = {
         GOLF | {"use": "random_walk", "average": "second-half", "offset": 100.0}, (PEERS,), data=True
     ),
     "optimum": Entry({"use": "optimum", "records": "raw"}, data=True, once=True),
+    "optimum, centroid": Entry({"use": "optimum", "records": "raw", "learner": "centroid"}, data=True, once=True),
     "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
     "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
     "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),

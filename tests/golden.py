@@ -99,6 +99,15 @@ MORE = {
         data=THREE,
         cycles=3,
     ),
+    "optimum, lda of three classes": lambda: learning(
+        published(mode="label+features", norm="l2"),
+        {"name": "subject", "use": "optimum", "records": "published", "learner": "lda"},
+        data=THREE,
+        cycles=3,
+    ),
+    "optimum, best of two classes": lambda: learning(
+        published(), {"name": "subject", "use": "optimum", "records": "published", "learner": "best"}, cycles=3
+    ),
     "regularised_erm, huber, three classes": lambda: learning(erm(loss="huber"), data=THREE, cycles=3),
     "regularised_erm, lasso": lambda: learning(erm(penalty="lasso"), cycles=3),
     "regularised_erm, descent": lambda: learning(

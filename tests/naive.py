@@ -767,6 +767,129 @@ def respond(first, second, value, values, epsilon):
     return others[int(uniform(second) * len(others))]
 
 
+def moments_of_label_and_features(z, label, classes, truth, variance):
+    """Of one record with a published label and features: estimates of the class indicators, of e_y ⊗ x and of x·xᵀ.
+
+    The label is true with probability `truth`, else each other one is equally likely; each coordinate has noise of
+    some variance. E 1[ỹ = m] = q + (p − q)·1[y = m] gives the indicators.
+    """
+    p, q = truth, (1 - truth) / (classes - 1)
+    indicator = np.array([(float(label == m) - q) / (p - q) for m in range(classes)])
+    z = np.float64(z)
+    return indicator, np.outer(indicator, z), np.outer(z, z) - variance * np.eye(len(z))
+
+
+def moments_of_one_versus_all(z, variance):
+    """The same of s_m·x + noise for each of three or more classes, for x ≥ 0 with Σx = 1.
+
+    One sign of c is +1, so Σ s_m = 2 − c. `variance` is that of the noise of the x that follows.
+    """
+    z = np.float64(z)
+    x = z.sum(axis=0) / (2 - len(z))
+    blocks = (z + x) / 2
+    return blocks.sum(axis=1), blocks, np.outer(x, x) - variance * np.eye(len(x))
+
+
+def moments_of_signed(z, variance):
+    """The same of yx + noise for two classes, where only the difference of the blocks, and x·xᵀ, are known."""
+    z = np.float64(z)
+    return np.array([0.5, 0.5]), np.array([-z / 2, z / 2]), np.outer(z, z) - variance * np.eye(len(z))
+
+
+def moments(estimates, second):
+    """The numbers of a node from those of its records: sums, the upper triangle of x·xᵀ last."""
+    found = 0.0
+    for indicator, blocks, product in estimates:
+        upper = [product[f, g] for f in range(len(product)) for g in range(f, len(product))]
+        squares = [block @ block for block in blocks]
+        found = found + np.array([1, *indicator, *squares, *blocks.ravel(), *(upper if second else [])])
+    return found
+
+
+def block_noise(mode, models, norm, scale, d):
+    """The variance of a coordinate of the noise of the estimated x, and of a block, from weights of the noises of z."""
+    each = 2 * scale**2 if norm == "l1" else (d + 1) * scale**2
+    if models == 1 or mode in ("label+features", "as-coded"):
+        return each, each
+    to_z = np.eye(models) if mode == "per-class" else 2 * np.eye(models) - np.ones((models, models))
+    to_x = to_z.sum(axis=0) / (2 - models)
+    to_blocks = (to_z + to_x) / 2
+    return each * (to_x**2).sum(), each * (to_blocks[0] ** 2).sum()
+
+
+def shrunk_means(count, counts, squares, blocks, indicator):
+    """Common mean, deviations of the class means, their variances, positive-part James–Stein factors.
+
+    A mean of n_m records, whose number has the variance n·v², has the error Σ‖B − e·μ‖²/n_m², and ‖μ̂‖² is too large
+    by that. A class of at most as many records as that error has the common mean.
+    """
+    common = sum(blocks) / count
+    deviations, variances, factors = [], [], []
+    for n, square, block in zip(counts, squares, blocks, strict=True):
+        if n <= indicator * math.sqrt(count):
+            deviations.append(0 * common)
+            variances.append(0.0)
+            factors.append(0.0)
+            continue
+        mean, doubt = block / n, count * indicator**2
+        variance = max((square + (doubt - n) * mean @ mean) / (n * n - n + doubt), 0)
+        deviations.append(mean - common)
+        variances.append(variance)
+        length = (mean - common) @ (mean - common)
+        factors.append(max(1 - variance / length, 0) if length > 0 else 0.0)
+    return common, np.array(deviations), np.array(variances), np.array(factors)
+
+
+def shrunk_shares(count, counts, indicator):
+    """The shares of the classes, moved towards equal shares by the same rule."""
+    share, classes, error = np.array(counts) / count, len(counts), indicator / math.sqrt(count)
+    length = ((share - 1 / classes) ** 2).sum()
+    factor = max(1 - classes * error**2 / length, 0) if length > 0 else 0.0
+    return np.maximum(1 / classes + factor * (share - 1 / classes), max(error, 1 / count))
+
+
+def centroid_scores(x, count, counts, squares, blocks, indicator):
+    """x·μ − ‖μ‖²/2 of each class, up to a number that is the same for all classes."""
+    common, deviations, _, factors = shrunk_means(count, counts, squares, blocks, indicator)
+    means = common + factors[:, None] * deviations
+    return np.array([[row @ mean - mean @ mean / 2 for mean in means] for row in x])
+
+
+def inverse_with_error(matrix, second, count, spread, variance):
+    """The inverse of a symmetric matrix of which eigenvalues up to Wigner's bound are known by their mean only."""
+    d = len(matrix)
+    length = max(np.trace(second) / count, 0)
+    entry = math.sqrt((spread**2 + 2 * variance * length / d) / count)
+    values, vectors = np.linalg.eigh(matrix)
+    unknown = [value for value in values if value <= 2 * entry * math.sqrt(d)]
+    common = max(sum(unknown) / len(unknown), entry) if unknown else None
+    inverted = [1 / (common if value <= 2 * entry * math.sqrt(d) else value) for value in values]
+    return vectors @ np.diag(inverted) @ vectors.T
+
+
+def lda_scores(x, count, counts, squares, blocks, second, indicator, spread, variance):
+    """Log-densities of Gaussians with one covariance, plus log shares, up to a number equal for all classes."""
+    common, deviations, errors, factors = shrunk_means(count, counts, squares, blocks, indicator)
+    d, within = len(common), second / count - np.outer(common, common)
+    for n, deviation, error in zip(counts, deviations, errors, strict=True):
+        if deviation.any():
+            within -= n / count * (np.outer(deviation, deviation) - error / d * np.eye(d))
+    inverse = inverse_with_error(within, second, count, spread, variance)
+    means, share = common + factors[:, None] * deviations, shrunk_shares(count, counts, indicator)
+    logs = [
+        [-(row - mean) @ inverse @ (row - mean) / 2 + math.log(one) for mean, one in zip(means, share, strict=True)]
+        for row in x
+    ]
+    return np.array(logs)
+
+
+def least_squares_scores(x, count, blocks, second, spread, variance):
+    """Scores of the least squares fit of s_m on x without a constant; with two classes only that of class 1."""
+    inverse = inverse_with_error(second / count, second, count, spread, variance)
+    signed = [2 * block - sum(blocks) for block in blocks]
+    return np.array([x @ inverse @ one / count for one in (signed[1:] if len(signed) == 2 else signed)]).T
+
+
 def label_recovery(epsilon, d):
     """P(the sign of Σ(yx + noise) is y) for x ≥ 0 with Σx = 1: d Laplace(2/ε) numbers are about normal."""
     return 0.5 * (1 + math.erf(epsilon / math.sqrt(8 * d) / math.sqrt(2)))

@@ -1,8 +1,11 @@
-"""Choose λ on published records; these can be used without limit, so this spends no privacy budget."""
+"""Choose λ, or the learner, on published records.
+
+These can be used without limit, so this spends no privacy budget.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +13,14 @@ from numpy.typing import NDArray
 from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
-from golfsim.learning.updates import Rule, amend
+from golfsim.learning.closed_form import FITS, SECOND, Settings
+from golfsim.learning.updates import LEARNERS, Rule, amend
 from golfsim.protocol.learner import classify, score
+from golfsim.protocol.moments import summed
 from golfsim.protocol.records import Published, Records, Rows, ranges
+
+if TYPE_CHECKING:
+    from golfsim.network.world import World
 
 GRID = tuple(10.0**exponent for exponent in range(-6, 3))
 HELD_OUT = 0.2
@@ -33,12 +41,7 @@ def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer:
     The class that the model predicts for the decoded features is compared with the decoded label. Both are noisy, but
     equally so for every λ. So the ranking approximates that of the original records.
     """
-    if not isinstance(records, Published):
-        raise UserError(
-            f"“{records.name}” is not published: choosing λ on private records would spend privacy budget",
-            key=f"{layer}.lambda",
-            hint="set lambda to a number, or learn from a layer that publishes its records",
-        )
+    published = refuse_private(records, "λ", f"{layer}.lambda", "set lambda to a number")
     rows = records.rows
     there = ranges(rows.first, rows.stop)
     if there.size < 2:
@@ -46,10 +49,93 @@ def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer:
     order = there[rng.permutation(key, 0, there.size)]
     cut = max(int(HELD_OUT * there.size), 1)
     test, training = order[:cut], order[cut:]
-    passes = np.concatenate([training[rng.permutation(key, lap + 1, training.size)] for lap in range(PASSES)])
-    x, label = records.decoded(test)
+    passes = _in_passes(training, key)
+    x, label = published.decoded(test)
     agreement = [_agreement(passes, rows, Rule(learner, lam, True), records.models, x, label) for lam in GRID]
     return GRID[int(np.argmax(agreement))]
+
+
+def refuse_private(records: Records[Any], what: str, key: str, instead: str) -> Published[Any]:
+    """Return the records if they are published; refuse to choose something on others."""
+    if not isinstance(records, Published):
+        raise UserError(
+            f"“{records.name}” is not published: choosing {what} on private records would spend privacy budget",
+            key=key,
+            hint=f"{instead}, or learn from a layer that publishes its records",
+        )
+    return records
+
+
+class Choice(NamedTuple):
+    """A learner and its λ."""
+
+    learner: str
+    lam: float
+
+
+def published_learner(
+    records: Published[Any], world: World, learners: tuple[str, ...], lams: tuple[float, ...], key: np.uint64
+) -> Choice | None:
+    """Return the learner and λ whose model agrees best with held-out published records.
+
+    All published records of a fifth of the nodes are held out. The result is None if fewer than two nodes have
+    published records. Of equally good learners the first one is returned.
+
+    Parameters
+    ----------
+    records : Published
+        The published records.
+    world : World
+        The world.
+    learners : tuple of str
+        The learners to choose from.
+    lams : tuple of float
+        The λ to choose from, for learners that have one.
+    key : uint64
+        The key of the draws.
+    """
+    rows = records.rows
+    nodes = np.flatnonzero(rows.stop > rows.first).astype(np.int32)
+    if nodes.size < 2:
+        return None
+    nodes = nodes[rng.permutation(key, 0, nodes.size)]
+    test, training = (np.sort(part) for part in np.split(nodes, [max(int(HELD_OUT * nodes.size), 1)]))
+    x, label = records.decoded(ranges(rows.first[test], rows.stop[test]))
+    passes = _in_passes(ranges(rows.first[training], rows.stop[training]), key)
+    choices, agreement = [], []
+    for learner in learners:
+        for lam in (0.0,) if learner in FITS else lams[:1] if learner == "mean" else lams:
+            choices.append(Choice(learner, lam))
+            if learner in FITS:
+                agreement.append(_agreement_in_closed_form(records, world, training, learner, x, label))
+            else:
+                rule = Rule(LEARNERS[learner][0], lam, True)
+                agreement.append(_agreement(passes, rows, rule, records.models, x, label))
+    return choices[int(np.argmax(agreement))]
+
+
+def fitted(records: Records[Any], world: World, nodes: NDArray[np.int32], learner: str) -> NDArray[np.float64]:
+    """Return the model [models, features + 1] in closed form of the records of some nodes."""
+    numbers = summed(records, world, nodes, SECOND[learner])
+    return FITS[learner](numbers, records.classes, records.features, Settings(records.precision()))
+
+
+def _in_passes(training: NDArray[np.int64], key: np.uint64) -> NDArray[np.int64]:
+    """Return the records several times, each time in another order."""
+    return np.concatenate([training[rng.permutation(key, lap + 1, training.size)] for lap in range(PASSES)])
+
+
+def _agreement_in_closed_form(
+    records: Records[Any],
+    world: World,
+    training: NDArray[np.int32],
+    learner: str,
+    x: NDArray[np.float32],
+    label: NDArray[np.int32],
+) -> float:
+    """Return the share of records with whose label a model agrees that was fitted to the records of other nodes."""
+    w = fitted(records, world, training, learner).astype(np.float32)
+    return float((classify(score(w[None, :, :-1], x) + w[:, -1])[:, 0] == label).mean())
 
 
 def _agreement(

@@ -14,6 +14,7 @@ from golfsim.core.memory import size_of
 from golfsim.data.placement import ArrivalConfig
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, Unit
 from golfsim.protocol.base import LayerConfig, Protocol
+from golfsim.protocol.moments import Noise, Precision, moments, width
 
 if TYPE_CHECKING:
     from golfsim.data.grouping import Grouping
@@ -70,6 +71,10 @@ class Records(Protocol[C]):
 
     def capacity(self) -> NDArray[np.int64]:
         """Return the number of records that each node will ever have."""
+        raise NotImplementedError
+
+    def precision(self) -> Precision:
+        """Return what is known about the noise of the moments that `values` returns, if it returns any."""
         raise NotImplementedError
 
     @property
@@ -222,6 +227,19 @@ class RawRecords(Records[LayerConfig]):
     def capacity(self) -> NDArray[np.int64]:
         """Return the number of records that each node will ever have."""
         return self._counts
+
+    def value_width(self, second: bool) -> int:
+        """Return how many numbers the moments of a node have."""
+        return width(self._classes, self._x.shape[1], second)
+
+    def values(self, world: World, nodes: NDArray[np.int32], second: bool) -> NDArray[np.float64]:
+        """Return the moments of the records of each node."""
+        exact = Noise(np.ones(self._label.size), np.zeros(self._label.size))
+        return moments(self.rows, nodes, self._classes, exact, second, world.threads)
+
+    def precision(self) -> Precision:
+        """Return that the moments are exact."""
+        return Precision()
 
     def published_by(self, layer: Records[Any]) -> NDArray[np.bool_]:
         """Return which records a higher layer has published so far."""

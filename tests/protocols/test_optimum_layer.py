@@ -6,6 +6,12 @@ import pytest
 from helpers import learning_tree, simulation
 
 from golfsim.core.errors import UserError
+from golfsim.learning import closed_form, lambda_choice
+from golfsim.learning.closed_form import FITS
+from golfsim.learning.lambda_choice import GRID
+from golfsim.protocol import moments
+from protocols.data_perturbation import DataPerturbation
+from protocols.optimum import LEARNED
 
 DATA = {"set": "random", "train": 60, "test": 30, "scale": ["minmax", "l1"]}
 PEERS = {"name": "peers", "use": "uniform"}
@@ -108,6 +114,107 @@ def test_an_averaged_walk_with_an_offset_comes_closer_to_the_optimum_on_noisy_re
     near = walk | {"name": "near", "average": "second-half", "offset": "published"}
     made = ended(walk, near, cycles=200, metrics=["optimum"], epsilon=1.0)
     assert logged(made, "near", "distance.mean")[-1] < logged(made, "walk", "distance.mean")[-1] / 2
+
+
+# Learners in closed form
+
+LABELLED = PUBLISHED | {"mode": "label+features"}
+SEVEN = {"set": "segmentation", "train": 200, "test": 60, "scale": ["minmax", "l1"], "bounds": "train"}
+
+
+def chosen_by(learner, published=LABELLED, epsilon=20.0, lam=1e-4, threads=1, **tables):
+    """A run of the optimum on what a layer publishes, or on raw records."""
+    layers = [published | {"epsilon": epsilon}] if published else []
+    records = "published" if published else "raw"
+    layers.append({"name": "best", "use": "optimum", "records": records, "learner": learner, "lambda": lam})
+    observe = {"every": 1, "nodes": "all"}
+    given = {"data": SEVEN, "nodes": {"records": 1}, "cycles": 2, "observe": observe} | tables
+    made = simulation(learning_tree(*layers, **given), threads=threads)
+    for _ in made:
+        pass
+    return made
+
+
+@pytest.mark.parametrize("fit", [closed_form.centroid, closed_form.lda])
+def test_a_model_in_closed_form_is_that_of_the_moments_of_all_nodes(fit):
+    made = chosen_by(fit.__name__)
+    best, records = made.layer("best"), made.layer("published")
+    numbers = records.values(made.world, np.arange(200, dtype=np.int32), fit is closed_form.lda).sum(axis=0)
+    w = fit(numbers, 7, records.features, closed_form.Settings(records.precision()))
+    assert np.hstack([best.w[0], best.bias[0][:, None]]) == pytest.approx(w, rel=1e-5, abs=1e-7)
+    x = made.raw.rows.x[:9]
+    assert best.scores(np.zeros(1, np.int32), x)[:, 0] == pytest.approx(x @ w[:, :-1].T + w[:, -1], rel=1e-3, abs=1e-3)
+    assert best.fits.tolist() == [1]
+    assert "ε = 20 per record" in str(best.guarantee())
+
+
+@pytest.mark.parametrize("learner", ["centroid", "lda", "best"])
+def test_threads_and_chunks_do_not_change_a_model_in_closed_form(monkeypatch, learner):
+    found = []
+    for threads, room in ((1, 1 << 25), (2, 1 << 25), (2, 20_000)):
+        monkeypatch.setattr(moments, "ROOM", room)
+        best = chosen_by(learner, threads=threads).layer("best")
+        found.append(best.w.tobytes() + best.bias.tobytes())
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("published", [PUBLISHED, PUBLISHED | {"mode": "joint", "norm": "l2"}])
+def test_class_means_need_the_number_of_records_per_class(published):
+    data = SEVEN | {"scale": ["minmax", "l2"]} if "norm" in published else DATA
+    with pytest.raises(UserError, match="needs class means") as caught:
+        chosen_by("centroid", published, data=data)
+    assert caught.value.key == "best.learner"
+    assert "label+features" in caught.value.hint
+    assert "sampled" in caught.value.hint
+    made = chosen_by("lda", published, data=data)
+    assert made.layer("best").w.any()
+    assert not made.layer("best").bias.any()
+
+
+def test_records_without_moments_are_refused(monkeypatch):
+    monkeypatch.setattr(DataPerturbation, "value_width", lambda self, second: 0)
+    for learner in ("centroid", "lda"):
+        with pytest.raises(UserError, match="needs moments"):
+            chosen_by(learner)
+    assert logged(chosen_by("best"), "best", "learner")[-1] < 3
+
+
+@pytest.mark.parametrize("mode", ["per-class", "joint", "label+features", "as-coded"])
+@pytest.mark.parametrize("lam", [0.01, "published-cv"])
+@pytest.mark.parametrize("data", [DATA, SEVEN], ids=["two classes", "seven"])
+def test_the_best_learner_is_chosen_and_logged(mode, lam, data):
+    made = chosen_by("best", PUBLISHED | {"mode": mode}, lam=lam, data=data)
+    best, again = made.layer("best"), chosen_by("best", PUBLISHED | {"mode": mode}, lam=lam, data=data).layer("best")
+    assert (logged(made, "best", "learner") == best.chosen).all()
+    name = LEARNED[best.chosen]
+    given = chosen_by(name, PUBLISHED | {"mode": mode}, lam=best.lam or 1.0, data=data).layer("best")
+    assert best.w.tobytes() == again.w.tobytes() == given.w.tobytes()
+    assert best.lam == 0 if name in FITS else best.lam in ((0.01,) if lam == 0.01 else GRID)
+    assert ("lambda" in set(made.log.frame()["metric"])) == (lam == "published-cv")
+
+
+def test_the_best_learner_is_that_which_agrees_most_often_with_held_out_labels(monkeypatch):
+    """One learner at a time is given a model that is always right, as only it can be."""
+    for number, learner in enumerate(("centroid", "lda"), start=3):
+        with monkeypatch.context() as patched:
+            patched.setattr(lambda_choice, "_agreement", lambda *_: 0.5)
+            right = lambda records, world, nodes, name, x, label, wanted=learner: float(name == wanted)  # noqa: E731
+            patched.setattr(lambda_choice, "_agreement_in_closed_form", right)
+            assert logged(chosen_by("best"), "best", "learner").tolist() == [number] * 2
+
+
+def test_no_learner_is_chosen_on_private_records_or_on_those_of_one_node():
+    with pytest.raises(UserError, match="choosing the learner on private records") as caught:
+        chosen_by("best", None)
+    assert caught.value.key == "best.learner"
+    assert chosen_by("best", nodes={"records": 200}).layer("best").chosen == -1
+
+
+def test_the_noise_of_a_model_in_closed_form_is_all_that_separates_it_from_the_records():
+    """With ε of a million the model is that of raw records, up to the correction for finitely many of them."""
+    for learner in ("centroid", "lda"):
+        near, exact = chosen_by(learner, epsilon=1e6), chosen_by(learner, None)
+        assert near.latest["best"]["accuracy.mean"] == pytest.approx(exact.latest["best"]["accuracy.mean"], abs=0.05)
 
 
 def test_the_mean_model_is_the_mean_of_all_models():

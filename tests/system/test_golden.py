@@ -11,6 +11,7 @@ import pytest
 from entries import ENTRIES
 from helpers import HERE, needs_jit
 
+from golfsim.core.paths import user_cache
 from golfsim.learning.updates import LEARNERS
 from golfsim.protocol.loading import installed
 
@@ -36,7 +37,7 @@ def test_there_is_a_log_of_every_protocol_and_of_every_learner():
 
 
 def record(folder, cache, *names, command=(sys.executable,), **environment):
-    """Record logs in a process of its own, with a kernel cache of its own."""
+    """Record logs in a process of its own."""
     environment = os.environ | {"GOLFSIM_CACHE": str(cache)} | environment
     done = subprocess.run(
         [*command, HERE / "golden.py", folder, *names], env=environment, capture_output=True, text=True
@@ -82,7 +83,7 @@ FEW = ("golf, logistic, sessions", "published per class, attacked", "regularised
 @pytest.mark.long
 @pytest.mark.parametrize("other", OTHERS)
 def test_other_code_of_the_libraries_and_another_target_give_the_same_bits(other, tmp_path):
-    record(tmp_path, tmp_path / "cache", *FEW, **OTHERS[other])
+    record(tmp_path, user_cache(), *FEW, **OTHERS[other])
     for name in FEW:
         assert golden.read(name, tmp_path) == golden.read(name), name
 
@@ -92,15 +93,53 @@ EMULATED = {
     "Haswell": (*LEARNED, "published per class, attacked", "gradient_perturbation, l2"),
     "EPYC-Rome": (*LEARNED, "regularised_erm with noise"),
 }
+EACH_PROCESSOR = pytest.mark.parametrize("processor", EMULATED)
+CODE = """
+import sys
+import numpy as np
+from golfsim.core import maths
+x = np.linspace(0.1, 3.0, 50)
+maths.exp_of(x), maths.log_of(x), maths.product(x.reshape(5, 10), x.reshape(10, 5))
+for kernel in (maths._fill_exp, maths._fill_log, maths._products):
+    (code,) = kernel.inspect_asm().values()
+    sys.stdout.write(code)
+"""
 
 
-@needs_jit
-@pytest.mark.emulated
-@pytest.mark.skipif(not X86, reason="emulates x86-64 processors on x86-64")
-@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="there is no qemu-x86_64 (Debian package qemu-user)")
-@pytest.mark.parametrize("processor", EMULATED)
+def emulated(test):
+    """Mark a test that needs an emulator."""
+    for mark in (
+        pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64 (Debian package qemu-user)"),
+        pytest.mark.skipif(not X86, reason="emulates x86-64 processors on x86-64"),
+        pytest.mark.emulated,
+        needs_jit,
+    ):
+        test = mark(test)
+    return test
+
+
+def python_on(processor):
+    return "qemu-x86_64", "-cpu", processor, sys.executable
+
+
+@emulated
+@EACH_PROCESSOR
 def test_an_emulated_processor_gives_the_same_bits(processor, tmp_path):
+    """It loads kernels that were compiled here: compiling all of them there takes most of ten minutes."""
     names = EMULATED[processor]
-    record(tmp_path, tmp_path / "cache", *names, command=("qemu-x86_64", "-cpu", processor, sys.executable))
+    record(tmp_path / "here", user_cache(), *names)
+    record(tmp_path / "there", user_cache(), *names, command=python_on(processor))
     for name in names:
-        assert golden.read(name, tmp_path) == golden.read(name), name
+        assert golden.read(name, tmp_path / "there") == golden.read(name), name
+
+
+@emulated
+@EACH_PROCESSOR
+def test_an_emulated_processor_compiles_the_same_code(processor, tmp_path):
+    def code(cache, *command):
+        environment = os.environ | {"GOLFSIM_CACHE": str(tmp_path / cache)}
+        return subprocess.check_output([*command, "-c", CODE], env=environment, cwd=HERE.parent, text=True)
+
+    here, there = code("here", sys.executable), code("there", *python_on(processor))
+    assert here == there
+    assert "vfmadd" in here

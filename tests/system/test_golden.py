@@ -125,7 +125,7 @@ def python_on(processor):
 @emulated
 @EACH_PROCESSOR
 def test_an_emulated_processor_gives_the_same_bits(processor, tmp_path):
-    """It loads kernels that were compiled here: compiling all of them there takes most of ten minutes."""
+    """It loads kernels that were compiled outside the emulator, where compiling them takes minutes."""
     names = EMULATED[processor]
     record(tmp_path / "here", user_cache(), *names)
     record(tmp_path / "there", user_cache(), *names, command=python_on(processor))

@@ -621,6 +621,14 @@ class Golf(Descent[GolfConfig]):
 
         as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
 
+    def value_width(self, second: bool) -> int:
+        """Return the number of weights of a model."""
+        return self.config.records.models * self.config.records.features
+
+    def values(self, world: World, nodes: NDArray[np.int32], second: bool) -> NDArray[np.float64]:
+        """Return the models of these nodes."""
+        return self.w[nodes].reshape(nodes.size, self.value_width(second)).astype(np.float64)
+
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records, or that of the noise in the gradients."""
         config = self.config

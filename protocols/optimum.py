@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from golfsim.core.errors import UserError
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.learning import optimum
-from golfsim.learning.closed_form import FITS, SECOND
+from golfsim.learning.closed_form import FITS, lacking, refuse_unknown
 from golfsim.learning.lambda_choice import GRID, fitted, published_lambda, published_learner, refuse_private
 from golfsim.learning.updates import LEARNERS
 from golfsim.privacy.mechanisms import Guarantee
@@ -80,30 +79,12 @@ class Optimum(Learner[OptimumConfig]):
         self.fitted = np.zeros(3, np.int64)  # what identifies the records of the last fit
         self.lam = 0.0 if config.lam == "published-cv" else float(config.lam)  # 0: not chosen yet
         if config.learner in FITS:
-            self._refuse_unknown(config.learner)
+            refuse_unknown(records, config.learner, f"{self.name}.learner")
         if config.learner == "best" or config.learner in FITS:
             self.bias = np.zeros((1, records.models), np.float32)
         if config.learner == "best":
             self._published = refuse_private(records, "the learner", f"{self.name}.learner", "choose a learner")
             self.chosen = -1  # not chosen yet
-
-    def _lacking(self, learner: str) -> str:
-        """Return which numbers the records lack that a learner in closed form needs; empty if none."""
-        records = self.config.records
-        if not records.value_width(SECOND[learner]):
-            return "moments"
-        return "" if learner == "lda" or records.precision().counted else "class means"
-
-    def _refuse_unknown(self, learner: str) -> None:
-        """Refuse records without the moments that a learner needs."""
-        lacking = self._lacking(learner)
-        if lacking:
-            raise UserError(
-                f"“{learner}” needs {lacking}, which cannot be estimated from “{self.config.records.name}”",
-                key=f"{self.name}.learner",
-                hint='publish with mode = "label+features" or "sampled", or choose another learner',
-                docs="privacy",
-            )
 
     def memory(self, world: World) -> int:
         """Return the bytes of the model and of a fit."""
@@ -141,7 +122,7 @@ class Optimum(Learner[OptimumConfig]):
         if config.learner == "best":
             if self.chosen < 0:
                 lams = GRID if config.lam == "published-cv" else (float(config.lam),)
-                offered = tuple(learner for learner in LEARNED if learner in LEARNERS or not self._lacking(learner))
+                offered = tuple(learner for learner in LEARNED if learner in LEARNERS or not lacking(records, learner))
                 choice = published_learner(self._published, world, offered, lams, self.key("lambda"))
                 if choice is None:
                     return None, 0.0

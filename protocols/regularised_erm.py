@@ -492,6 +492,14 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
 
     # Guarantee and metrics
 
+    def value_width(self, second: bool) -> int:
+        """Return the number of weights of a model."""
+        return self.config.records.models * self.config.records.features
+
+    def values(self, world: World, nodes: Nodes, second: bool) -> Floats:
+        """Return the models of these nodes, zeros for a node without a model."""
+        return self.w[nodes].reshape(nodes.size, self.value_width(second))
+
     @property
     def touches_private_data(self) -> bool:
         """Whether a model leaves its node; without noise none does."""

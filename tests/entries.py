@@ -35,6 +35,9 @@ CIRCUITS = {
 }  # fmt: skip
 LOCAL = {"name": "local", "use": "regularised_erm", "lambda": 0.1}
 GROUPS = {"use": "group_aggregation", "local": "local", "group": 4, "epsilon": 5.0}
+GIVEN = {"name": "given", "use": "user_protocols/numbers.py:Given"}
+SUMS = {"name": "sums", "use": "user_protocols/numbers.py:Sums"}
+MEANS = {"name": "means", "use": "averaging", "peers": "peers", "of": "sums", "epoch": 3}
 OVER_VIEWS = {"peers": "peers", "formation": "overlay"}
 
 ENTRIES = {
@@ -46,6 +49,16 @@ ENTRIES = {
     "averaging of a peak, random initiators": Entry(
         {"use": "averaging", "peers": "peers", "initial": "peak", "initiators": "random"}, (VIEWS,)
     ),
+    "averaging of rows": Entry({"use": "averaging", "peers": "peers", "of": "given"}, (PEERS, GIVEN)),
+    "averaging of records, epochs": Entry(
+        {"use": "averaging", "peers": "peers", "of": "sums", "moments": 2, "epoch": 3}, (PEERS, SUMS), data=True
+    ),
+    "push_sum": Entry({"use": "push_sum", "peers": "peers"}, (PEERS,)),
+    "push_sum counts, epochs": Entry({"use": "push_sum", "peers": "peers", "initial": "count", "epoch": 4}, (VIEWS,)),
+    "push_sum of records, epochs": Entry(
+        {"use": "push_sum", "peers": "peers", "of": "sums", "epoch": 3}, (PEERS, SUMS), data=True
+    ),
+    "averaged_model": Entry({"use": "averaged_model", "averages": "means"}, (PEERS, SUMS, MEANS), data=True),
     "golf": Entry(GOLF, (PEERS,), data=True),
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
     "golf over newscast": Entry(GOLF, (VIEWS,), data=True),

@@ -436,6 +436,63 @@ def push_pull_by_messages(value, order, peer, asked, replied):
     return value
 
 
+def push_pull_of_rows(rows, order, peer, asked, replied, takes_part):
+    """The same with rows of numbers, and with nodes that take no part: they ask nobody, and refuse."""
+    rows = [list(row) for row in rows]
+    for i, j, request, reply in zip(order, peer, asked, replied, strict=True):
+        if j >= 0 and request and takes_part[i] and takes_part[j]:
+            mean = [(mine + other) / 2 for mine, other in zip(rows[i], rows[j], strict=True)]
+            rows[j] = mean
+            if reply:
+                rows[i] = list(mean)
+    return rows
+
+
+def push_sum_one_by_one(rows, weights, order, peer, arrived, takes_part):
+    """Push-sum (Kempe, Dobra & Gehrke 2003, protocol 1) where a half arrives before the next node acts.
+
+    A row is (s, w) in the paper: i keeps half of both and sends the other half to j. A peer that takes no part refuses.
+    """
+    state = [[*row, weight] for row, weight in zip(rows, weights, strict=True)]
+    for i, j, there in zip(order, peer, arrived, strict=True):
+        if j < 0 or (there and not takes_part[j]):
+            continue
+        state[i] = [number / 2 for number in state[i]]
+        if there:
+            state[j] = [mine + half for mine, half in zip(state[j], state[i], strict=True)]
+    return [row[:-1] for row in state], [row[-1] for row in state]
+
+
+def push_sum_by_mail(rows, weights, due, order, peer):
+    """A round of push-sum in which (receiver, row, weight) of `due` arrive first, then all nodes send.
+
+    Returns rows, weights, and the halves that were sent, by sender.
+    """
+    state = [[*row, weight] for row, weight in zip(rows, weights, strict=True)]
+    for j, row, weight in due:
+        state[j] = [mine + half for mine, half in zip(state[j], [*row, weight], strict=True)]
+    sent = {}
+    for i, j in zip(order, peer, strict=True):
+        if j >= 0:
+            state[i] = [number / 2 for number in state[i]]
+            sent[i] = state[i][:-1], state[i][-1]
+    return [row[:-1] for row in state], [row[-1] for row in state], sent
+
+
+def push_sum_shift(loss):
+    """N·Var(μ)/σ² of push-sum in rounds with independent loss p, from the first values to the end: p/(2 − p).
+
+    Let u = s − m·w be the deviation of a node. The error is the sum D of all u, divided by the sum W of all w. A round
+    changes E D by q = 1 − p/2, adds p(1 − p)·Σ(u/2)² to its variance, and changes E Σu² by q/2, E W by q.
+    """
+    q, total, square, weight = 1 - loss / 2, 0.0, 1.0, 1.0
+    for _ in range(400):
+        weight *= q
+        total += square * loss * (1 - loss) / 4 / weight**2
+        square *= q / 2
+    return total
+
+
 def convergence_factor(before, after):
     """By how much one cycle reduces the variance: σ²_i / σ²_(i−1) (Jelasity, Montresor & Babaoglu, TOCS 2005)."""
     return statistics.pvariance(after) / statistics.pvariance(before)

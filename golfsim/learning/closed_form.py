@@ -6,16 +6,20 @@ The moments are sums over records, see `golfsim.protocol.moments`. The page “P
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.eigen import eigen
+from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.core.maths import log_of, product
 from golfsim.core.simd import dot
 from golfsim.protocol.moments import Precision
+
+if TYPE_CHECKING:
+    from golfsim.protocol.records import Records
 
 ROUNDING = 2.0**-53  # of a sum of numbers, relative, per number
 Array = NDArray[np.float64]
@@ -198,3 +202,22 @@ def _models(w: Array, bias: Array) -> Array:
 
 FITS = {"centroid": centroid, "lda": lda}
 SECOND = {"centroid": False, "lda": True}  # which of them needs second moments
+
+
+def lacking(records: Records[Any], learner: str) -> str:
+    """Return which numbers records lack that a learner needs; empty if none."""
+    if not records.value_width(SECOND[learner]):
+        return "moments"
+    return "" if learner == "lda" or records.precision().counted else "class means"
+
+
+def refuse_unknown(records: Records[Any], learner: str, key: str) -> None:
+    """Refuse records without the moments that a learner needs."""
+    missing = lacking(records, learner)
+    if missing:
+        raise UserError(
+            f"“{learner}” needs {missing}, which cannot be estimated from “{records.name}”",
+            key=key,
+            hint='publish with mode = "label+features" or "sampled", or choose another learner',
+            docs="privacy",
+        )

@@ -23,9 +23,10 @@ from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import points
 from golfsim.testing import DATA
-from protocols import data_perturbation, regularised_erm
+from protocols import regularised_erm
 from protocols.anonml import histograms, questions
 from protocols.anonml.histograms import Reports, perturbation
+from protocols.data_perturbation import protocol as data_perturbation
 from protocols.group_aggregation.protocol import GroupAggregation
 from protocols.regularised_erm import RegularisedErm
 
@@ -184,7 +185,9 @@ def test_an_unnoised_label_is_found_out(monkeypatch):
 
 def test_noise_for_a_record_does_not_pass_for_that_of_a_node(monkeypatch):
     monkeypatch.setattr(
-        data_perturbation.DataPerturbation, "_records_of_owner", lambda self, rows: np.full(rows.label.size, 0.5)
+        data_perturbation.DataPerturbation,
+        "_records_of_owner",
+        lambda self: np.full(self.config.records.rows.label.size, 0.5),
     )
     assert_found_out("whole nodes")
 

@@ -108,7 +108,7 @@ def _symbols(x: Symbols, records: NDArray[np.int64], node: NDArray[Any]) -> tupl
         "record": np.repeat(records, x.samples),
         "sample": np.tile(np.arange(x.samples), records.size),
         "symbols": np.split(symbols, ends[:-1]) if ends.size else [],
-        "low": np.repeat(x.low[records] * x.samples, x.samples),
+        "low": np.repeat(x.low[records], x.samples),
         "gain": np.repeat(x.gain[records] * x.samples, x.samples),
     }
     signs = 1 << x.signs

@@ -1,8 +1,8 @@
 """Published symbols in the place of vectors, and the operations of learners on both.
 
 A symbol is a class y and a feature f, with a sign if features may be negative. A report names some symbols. The
-estimate of e_y ⊗ x from a report has the number `low` for each symbol that is not named, and `low` + `gain` for each
-symbol that is named; with signs, the number of a feature is that of its + minus that of its −. The vector of class m is
+estimate of e_y ⊗ x from the reports of a record has the number `low` for each symbol, plus `gain` for each report that
+names it; with signs, the number of a feature is that of its + minus that of its −. The vector of class m is
 its block of the estimate minus all other blocks. These vectors have as many numbers as there are features, but learners
 need only the symbols that are named: the operations here expand them inside kernels.
 
@@ -32,7 +32,7 @@ class Symbols(NamedTuple):
     """
 
     reports: NDArray[np.int32] | NDArray[np.uint64]  # [records, samples · places], numbers or words of a string
-    low: NDArray[np.float64]  # per record: the estimate for a symbol that no sample names, divided by the samples
+    low: NDArray[np.float64]  # per record: the estimate for a symbol that no report names
     gain: NDArray[np.float64]  # per record: what each naming adds
     shape: tuple[int, int]  # that of the vectors: (records · models, features)
     classes: int

@@ -129,7 +129,7 @@ class Sampled(Stateful):
         p, q, size = (np.array(column)[self._which] for column in zip(*self._reports, strict=True))
         signs = int(self._problem.signed)
         self._channel = Channel(p, q, size.astype(np.int64), self._problem.values, self._samples, signs)
-        self._low, self._gain = -q / (p - q) / self._samples, 1 / (p - q) / self._samples
+        self._low, self._gain = -q / (p - q), 1 / (p - q) / self._samples
         self._key = key
 
     @property

@@ -114,7 +114,7 @@ def estimate(x, record, blocks, named, own):
             blocks[m, f] = level
     for sample in range(own.shape[0]):
         for f in range(own.shape[1]):
-            own[sample, f] = x.classes * level * x.samples
+            own[sample, f] = x.classes * level
     for place in range(x.reports.shape[1]):
         word = first_word(x, record, place)
         while word != 0:

@@ -27,6 +27,7 @@ from protocols import regularised_erm
 from protocols.anonml import histograms, questions
 from protocols.anonml.histograms import Reports, perturbation
 from protocols.data_perturbation import protocol as data_perturbation
+from protocols.data_perturbation import sampled
 from protocols.group_aggregation.protocol import GroupAggregation
 from protocols.regularised_erm import RegularisedErm
 
@@ -68,6 +69,11 @@ STRATEGIES = {
     "joint": (PUBLISHED | {"mode": "joint"}, (), SEGMENTS, BOTH, 0.2),
     "label and features": (PUBLISHED | {"mode": "label+features"}, (), DATA, BOTH, 0.2),
     "whole nodes": (PUBLISHED | {"unit": "node"}, (), DATA, LABEL, 0.5),
+    "two samples": (
+        PUBLISHED | {"mode": "sampled", "samples": 2, "channel": "response"}, (), DATA, LABEL, 0.2,
+    ),
+    "a subset": (PUBLISHED | {"mode": "sampled", "samples": 1, "channel": "subset"}, (), SEGMENTS, LABEL, 0.2),
+    "perturbed bits": (PUBLISHED | {"mode": "sampled", "samples": 1, "channel": "unary"}, (), DATA, LABEL, 0.2),
     "noisy gradients": (GOLF | {"use": "gradient_perturbation", "epsilon": 2.0}, (PEERS,), DATA, LABEL, 0.3),
     "noisy gradients, two visits": (
         GOLF | {"use": "gradient_perturbation", "epsilon": 2.0, "schedule": {"kind": "uniform", "visits": 2}},
@@ -181,6 +187,14 @@ def test_noise_shared_between_classes_is_found_out(monkeypatch):
 def test_an_unnoised_label_is_found_out(monkeypatch):
     monkeypatch.setattr(RandomResponse, "p", 1.0)
     assert_found_out("label and features")
+
+
+@pytest.mark.parametrize("name", ["two samples", "a subset", "perturbed bits"])
+def test_a_channel_with_twice_its_epsilon_is_found_out(monkeypatch, name):
+    """With two samples this is what a forgotten division by their number gives."""
+    right = sampled.report
+    monkeypatch.setattr(sampled, "report", lambda kind, epsilon, values: right(kind, 2 * epsilon, values))
+    assert_found_out(name)
 
 
 def test_noise_for_a_record_does_not_pass_for_that_of_a_node(monkeypatch):

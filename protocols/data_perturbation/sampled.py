@@ -189,7 +189,23 @@ def sampled(
     *, epsilon: float, shares: NDArray[np.float64], features: int, classes: int, signed: bool, kind: Kind,
     samples: int | Literal["auto"],
 ) -> Sampled:  # fmt: skip
-    """Return the storage for records that each have a share of ε."""
+    """Return the storage for records that each have a share of ε.
+
+    Parameters
+    ----------
+    epsilon : float
+        The ε of a record or node.
+    shares : array of float64, shape (records,)
+        The share of ε of each record.
+    features, classes : int
+        The numbers of features and classes.
+    signed : bool
+        Whether features may be negative.
+    kind : str
+        The channel, or “auto”.
+    samples : int or str
+        The number of samples of each record, or “auto”.
+    """
     found, which, counts = np.unique(shares, return_inverse=True, return_counts=True)
     if not found.size:
         found, counts = np.ones(1), np.ones(1, np.int64)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from golfsim.core.kernels import inlined, kernel, leaf
+from golfsim.core.kernels import OVERLOADED, inlined, kernel, leaf
 from golfsim.core.metrics import Metric
-from golfsim.core.simd import dot, fused, prefetch, prefetch_item
+from golfsim.core.simd import fused, prefetch_item
 from golfsim.core.threads import as_if_one_by_one
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import (
@@ -34,6 +35,7 @@ from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Audited, Disclosure
 from golfsim.protocol.learner import classify, score
 from golfsim.protocol.records import refuse_unfit, sign_for
+from golfsim.protocol.symbols import add_named, are_symbols, dot, ground_of, models_of, prefetch
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -352,7 +354,23 @@ def receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle
 
 
 @inlined
-def join(w, i, x, record, models, j, decay, step, share):
+def _join_dense(w, i, x, record, models, j, decay, step, share):
+    rest = np.float32(1) - share
+    for f in range(w.shape[1]):
+        moved = fused(step, x[record, f], decay * w[i, f])
+        models.w[j, f] = fused(share, moved, rest * models.w[j, f])
+
+
+@inlined
+def _join_symbols(w, i, x, record, models, j, decay, step, share):
+    rest, ground = np.float32(1) - share, np.float32(ground_of(x, record // models_of(x)))
+    for f in range(w.shape[1]):
+        moved = fused(step, ground, decay * w[i, f])
+        models.w[j, f] = fused(share, moved, rest * models.w[j, f])
+    add_named(models.w, j, share * step, x, record)
+
+
+def join(w: Any, i: Any, x: Any, record: Any, models: Any, j: Any, decay: Any, step: Any, share: Any) -> None:
     """Replace row j of the models by its mean with row i of w after an update with a record.
 
     Parameters
@@ -361,7 +379,7 @@ def join(w, i, x, record, models, j, decay, step, share):
         The received models.
     i : int
         The row of w.
-    x : array of float32, shape (records, features)
+    x : array of float32, shape (records, features), or Symbols
         The records.
     record : int
         The row of x.
@@ -374,10 +392,13 @@ def join(w, i, x, record, models, j, decay, step, share):
     share : float32
         The weight of the updated model in the mean.
     """
-    rest = np.float32(1) - share
-    for f in range(w.shape[1]):
-        moved = fused(step, x[record, f], decay * w[i, f])
-        models.w[j, f] = fused(share, moved, rest * models.w[j, f])
+    (_join_symbols if are_symbols(x) else _join_dense)(w, i, x, record, models, j, decay, step, share)
+
+
+@overload(join, jit_options=OVERLOADED)
+def _compiled_join(w, i, x, record, models, j, decay, step, share):
+    chosen = _join_symbols if are_symbols(x) else _join_dense
+    return lambda w, i, x, record, models, j, decay, step, share: chosen(w, i, x, record, models, j, decay, step, share)
 
 
 @inlined

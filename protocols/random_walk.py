@@ -14,12 +14,12 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.rng import below, draw
-from golfsim.core.simd import prefetch
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import Noise, learn_in_place
 from golfsim.network.delivery import Wire, count, passes, reaches
 from golfsim.privacy.ledger import Budget
 from golfsim.protocol.base import Audited
+from golfsim.protocol.symbols import prefetch
 
 if TYPE_CHECKING:
     from golfsim.network.world import World

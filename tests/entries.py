@@ -71,6 +71,21 @@ ENTRIES = {
     "optimum, centroid": Entry({"use": "optimum", "records": "raw", "learner": "centroid"}, data=True, once=True),
     "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
     "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
+    "data_perturbation, sampled": Entry(
+        {"use": "data_perturbation", "epsilon": 5.0, "mode": "sampled"}, data=True, once=True
+    ),
+    "data_perturbation, sampled as perturbed bits of a node": Entry(
+        {
+            "use": "data_perturbation",
+            "epsilon": 8.0,
+            "mode": "sampled",
+            "samples": 2,
+            "channel": "unary",
+            "unit": "node",
+        },
+        data=True,
+        once=True,
+    ),
     "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),
     "regularised_erm with noise": Entry(OUTPUT, data=True, once=True),
     "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),

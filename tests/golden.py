@@ -93,6 +93,13 @@ MORE = {
         golf(records="published", **{"lambda": "published-cv"}),
         data=THREE,
     ),
+    "published symbols, three classes": lambda: learning(
+        PEERS,
+        published(mode="sampled", epsilon=6.0, samples=2, channel="subset"),
+        golf(records="published", learner="logistic"),
+        data=THREE | {"scale": ["minmax", "l1"]},
+        observe=OBSERVE | {"attacks": ["label"]},
+    ),
     "optimum, three classes, chosen lambda": lambda: learning(
         published(mode="label+features", norm="l2"),
         {"name": "subject", "use": "optimum", "records": "published", "lambda": "published-cv"},

@@ -750,6 +750,13 @@ def bit_probabilities(values, p, q):
     return np.array([[probability(row, answer) for answer in answers] for row in one])
 
 
+def subset_probabilities(values, size, epsilon):
+    """P(subset | truth) of subset selection (Ye & Barg 2018): e^ε times as likely if the truth is inside."""
+    subsets = list(itertools.combinations(range(values), size))
+    weights = np.array([[math.exp(epsilon) if truth in s else 1.0 for s in subsets] for truth in range(values)])
+    return weights / weights.sum(axis=1, keepdims=True), subsets
+
+
 def pq_error(p, q, values):
     """The root mean square error of all estimated shares together, for one record (Cyphers 2017, eq. 7.2)."""
     return math.sqrt((values - 1) * q * (1 - q) + p * (1 - p)) / (p - q)
@@ -950,6 +957,49 @@ def least_squares_scores(x, count, blocks, second, spread, variance):
 def label_recovery(epsilon, d):
     """P(the sign of Σ(yx + noise) is y) for x ≥ 0 with Σx = 1: d Laplace(2/ε) numbers are about normal."""
     return 0.5 * (1 + math.erf(epsilon / math.sqrt(8 * d) / math.sqrt(2)))
+
+
+# A record is a distribution over its features. Draws 2s and 2s+1 of "cycle" 1 give the coordinate of sample s.
+
+
+def coordinate(key, record, sample, x, signed):
+    """(feature, negative) by the inverse of the cumulated lengths; the rest to length 1 is spread evenly."""
+    weights = np.abs(np.float64(x)) if signed else np.maximum(np.float64(x), 0)
+    h = uniform(draw(key, 1, record, 2 * sample))
+    for f in range(len(x)):
+        if h < sum(weights[: f + 1]):
+            return f, bool(signed and x[f] < 0)
+    other = below(draw(key, 1, record, 2 * sample + 1), len(x) * (2 if signed else 1))
+    return (other // 2, other % 2 == 1) if signed else (other, False)
+
+
+def symbol_of(label, f, negative, d, signed):
+    """The place of (label, feature, sign) in the list of all symbols, sorted by these."""
+    every = list(itertools.product(range(label + 1), range(d), (False, True) if signed else (False,)))
+    return every.index((label, f, negative))
+
+
+def chosen_subset(key, record, sample, value, values, p, size):
+    """The truth with probability p, then others of all that are left, by Floyd's algorithm."""
+    k, others = sample * 2**32, [v for v in range(values) if v != value]
+    found = {value} if uniform(draw(key, 0, record, k)) < p else set()
+    for number, last in enumerate(range(len(others) - size + len(found), len(others)), start=1):
+        other = below(draw(key, 0, record, k + number), last + 1)
+        found.add(others[last] if others[other] in found else others[other])
+    return found
+
+
+def symbol_estimate(reports, p, q, classes, d, signed):
+    """The estimate of e_y ⊗ x: the mean over reports of (1[r named] − q)/(p − q), + minus − of each feature."""
+    bits = np.array([[r in report for r in range(classes * d * (2 if signed else 1))] for report in reports], float)
+    mean = ((bits - q) / (p - q)).mean(axis=0)
+    return (mean[0::2] - mean[1::2] if signed else mean).reshape(classes, d)
+
+
+def against_others(blocks):
+    """Each block minus all others; with two classes block 1 minus block 0."""
+    vectors = np.array([block - (blocks.sum(axis=0) - block) for block in blocks])
+    return vectors[1:] if len(blocks) == 2 else vectors
 
 
 # ------------------------------------------------------------------------------------------------ noisy gradients

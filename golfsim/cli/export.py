@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from golfsim.core import chacha
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.files import write_whole
 from golfsim.protocol.base import with_layers_below
 from golfsim.protocol.records import Published, ranges
+from golfsim.protocol.symbols import Symbols, are_symbols, symbols_of
 
 if TYPE_CHECKING:
     from golfsim.sim.simulation import Simulation
@@ -68,31 +70,58 @@ def column_names(features: Iterable[str]) -> list[str]:
 def write(simulation: Simulation, layer: Published[Any], features: tuple[str, ...], path: Path) -> int:
     """Write one row per published vector and return their number.
 
-    A row has the node, the record, the binary problem (or the label), and the published features. Only a layer from
-    `prepare` is written: the noise of any other layer follows from the seed.
+    A row has the node, the record, the binary problem (or the label), and the published features. Published symbols
+    have one row per report, with the symbols that it names. Only a layer from `prepare` is written: the noise of any
+    other layer follows from the seed.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     _refuse_noise_of_the_seed(layer)
     rows, models = layer.rows, layer.models
     records = ranges(rows.first, rows.stop)
     node = simulation.world.label[np.repeat(np.arange(simulation.world.nodes), rows.stop - rows.first)]
-    slices = models if rows.folded else 1
-    places = (records[:, None] * slices + np.arange(slices)).ravel()
-    columns: dict[str, Any] = {"node": np.repeat(node, slices), "record": np.repeat(records, slices)}
-    if rows.folded:
-        columns["problem"] = np.tile(np.arange(slices), records.size)
-    else:
-        columns["label"] = rows.label[records]
     named = column_names(features)
-    columns |= {column: rows.x[places, f] for f, column in enumerate(named)}
     about = {
         "golfsim.guarantee": str(layer.guarantee()),
         "golfsim.warning": WARNING,
         "golfsim.features": json.dumps(dict(zip(named, features, strict=True)), ensure_ascii=False),
     }
-    table = pa.table(columns).replace_schema_metadata(about)
+    if are_symbols(rows.x):
+        columns, more = _symbols(rows.x, records, node)
+        return _written(pa.table(columns).replace_schema_metadata(about | more), path)
+    slices = models if rows.folded else 1
+    places = (records[:, None] * slices + np.arange(slices)).ravel()
+    columns = {"node": np.repeat(node, slices), "record": np.repeat(records, slices)}
+    if rows.folded:
+        columns["problem"] = np.tile(np.arange(slices), records.size)
+    else:
+        columns["label"] = rows.label[records]
+    columns |= {column: rows.x[places, f] for f, column in enumerate(named)}
+    return _written(pa.table(columns).replace_schema_metadata(about), path)
+
+
+def _symbols(x: Symbols, records: NDArray[np.int64], node: NDArray[Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return one row per report: the symbols that it names, and the constants of the estimate; and what they mean."""
+    symbols, ends = symbols_of(x, records)
+    columns = {
+        "node": np.repeat(node, x.samples),
+        "record": np.repeat(records, x.samples),
+        "sample": np.tile(np.arange(x.samples), records.size),
+        "symbols": np.split(symbols, ends[:-1]) if ends.size else [],
+        "low": np.repeat(x.low[records], x.samples),
+        "gain": np.repeat(x.gain[records] * x.samples, x.samples),
+    }
+    signs = 1 << x.signs
+    code = f"(class * {x.shape[1]} + feature){' * 2 + (1 if negative else 0)' if x.signs else ''}"
+    estimate = "a report estimates low for each symbol, plus gain for each symbol that it names"
+    about = {"classes": x.classes, "features": x.shape[1], "signs": signs, "symbol": code, "estimate": estimate}
+    return columns, {"golfsim.symbols": json.dumps(about)}
+
+
+def _written(table: Any, path: Path) -> int:
+    """Write a table and return the number of its rows."""
+    import pyarrow.parquet as pq
+
     write_whole(path, lambda aside: pq.write_table(table, aside, compression="zstd"))
     return int(table.num_rows)
 

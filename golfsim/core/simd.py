@@ -17,6 +17,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic, models, register_model
 
 from golfsim.core.kernels import inlined
@@ -227,7 +228,7 @@ if numba.config.DISABLE_JIT:
 
     def store(array: Any, row: int, column: int, lanes: Any) -> None:
         """Write a vector to array[row, column : column + lanes]."""
-        array[row, column : column + lanes.size] = lanes
+        (array if array.ndim == 1 else array[row])[column : column + lanes.size] = lanes
 
     def fused(a: Any, b: Any, c: Any) -> Any:
         """Return a·b + c; only compiled code rounds it once."""
@@ -253,6 +254,10 @@ if numba.config.DISABLE_JIT:
         return sum(1 << k for k, number in enumerate(array[row].tolist()) if number == value)
 
     equal_64 = equal_32
+
+    def lowest_bit(word: int) -> int:
+        """Return the number of the lowest bit of a word that is set."""
+        return (int(word) & -int(word)).bit_length() - 1
 
 else:
     load, load_as, zeros, spread, store = _load, _load_as, _zeros, _spread, _store
@@ -285,6 +290,11 @@ else:
     def equal_64(array, row, value):
         """Return a number whose bit k is set if number k of a row of 64 numbers equals a value."""
         return _equal(array, row, value, 64)
+
+    @inlined
+    def lowest_bit(word):
+        """Return the number of the lowest bit of a word that is set."""
+        return np.int64(trailing_zeros(word))
 
 
 @inlined

@@ -71,10 +71,17 @@ class DataConfig(Settings):
         "testing; with `folds`, the first `train` rows (default: all rows) are divided into folds at random, and each "
         "of these rows is tested once. [nodes] assigns training records to nodes as usual",
     )
-    scale: tuple[Literal["minmax", "l1", "l2", "clip-l2", "bias"], ...] = Field(
+    scale: tuple[Literal["minmax", "pool", "l1", "l2", "clip-l2", "bias"], ...] = Field(
         (),
-        description="scaling steps in order: “minmax” scales each feature to [0, 1]; “l1” and “l2” scale each record "
-        "to L1 or L2 norm 1; “clip-l2” clips it to L2 norm at most 1; “bias” appends a feature that is always 1",
+        description="scaling steps in order: “minmax” scales each feature to [0, 1]; “pool” adds groups of features; "
+        "“l1” and “l2” scale each record to L1 or L2 norm 1; “clip-l2” clips it to L2 norm at most 1; “bias” appends a "
+        "feature that is always 1",
+    )
+    pool: Annotated[int, Field(ge=2)] | dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] | None = Field(
+        None,
+        description="the groups of the step “pool”: k for blocks of k × k pixels of a square image, or a table of the "
+        "names of groups with their features. Each feature is in one group, so the L1 length of features that are not "
+        "negative stays the same",
     )
     bounds: Literal["public", "train"] | Interval | dict[str, Interval] = Field(
         "public",
@@ -125,6 +132,24 @@ class DataConfig(Settings):
         for key in ("test", "test_file"):
             if self.folds is not None and getattr(self, key) is not None:
                 raise ValueError(f"folds: “folds” and “{key}” both define the test records; remove one of them")
-        if self.scale.count("bias") > 1:
-            raise ValueError("scale: “bias” can occur only once")
+        for step in ("bias", "pool"):
+            if self.scale.count(step) > 1:
+                raise ValueError(f"scale: “{step}” can occur only once")
         return self
+
+    @model_validator(mode="after")
+    def _pooled(self) -> DataConfig:
+        if ("pool" in self.scale) != (self.pool is not None):
+            raise ValueError("pool: expected both “pool” in scale and the groups in pool, e.g. pool = 2")
+        if "pool" in self.scale and "bias" in self.scale[: self.scale.index("pool")]:
+            raise ValueError("scale: “pool” would add the bias to features; put bias after pool")
+        members = [feature for group in self.groups.values() for feature in group]
+        repeated = [feature for feature, times in Counter(members).items() if times > 1]
+        if repeated:
+            raise ValueError(f"pool: the feature “{repeated[0]}” is in two groups; each feature can be in one")
+        return self
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The groups of features that the scenario names."""
+        return self.pool if isinstance(self.pool, dict) else {}

@@ -27,7 +27,7 @@ from golfsim.data.fetch import complete, folder_of
 from golfsim.data.files import Unscaled
 from golfsim.data.generate import GENERATORS, features_of
 from golfsim.data.known_sets import read_card
-from golfsim.data.scaling import BIAS, Indices, Step, scale_rows, scaling_steps
+from golfsim.data.scaling import Indices, Step, names, scale_rows, scaling_steps
 
 if TYPE_CHECKING:
     from golfsim.data.grouping import Grouping
@@ -89,7 +89,7 @@ def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
         y=raw.y[train],
         test_x=scale_rows(test_x, test, steps),
         test_y=test_y[test],
-        features=(*raw.features, *(BIAS for name in config.scale if name == "bias")),
+        features=names(config, raw.features),
         classes=raw.classes,
         digest=raw.digest(),
         columns={name: values[train] for name, values in raw.columns.items()},

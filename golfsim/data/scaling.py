@@ -1,8 +1,9 @@
-"""Scale records: features to [0, 1], records to norm 1, and an added bias."""
+"""Scale records: features to [0, 1], groups of features to their sums, records to norm 1, and an added bias."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,15 +33,75 @@ BIAS = "1"  # the name of the feature that is always 1
 
 def span(config: DataConfig) -> tuple[float, float] | None:
     """Return the range of every feature after scaling, for any records; None if the scaling ensures no range."""
+    after = config.scale[config.scale.index("pool") :] if "pool" in config.scale else ()
+    if after and not set(after) & set(_LENGTHS):
+        return (0.0, float(_largest(config))) if "minmax" in config.scale else None
     if "minmax" in config.scale:
         return 0.0, 1.0
     return (-1.0, 1.0) if config.scale else None
+
+
+def _largest(config: DataConfig) -> int:
+    """Return the number of features of the largest group of the step “pool”."""
+    return config.pool**2 if isinstance(config.pool, int) else max(map(len, config.groups.values()), default=1)
+
+
+def width(config: DataConfig, features: int) -> int:
+    """Return the number of features after scaling."""
+    if isinstance(config.pool, int):
+        features //= config.pool**2
+    return (len(config.groups) or features) + config.scale.count("bias")
+
+
+def names(config: DataConfig, features: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the features after scaling."""
+    if "pool" in config.scale:
+        features = tuple(name for name, _ in _groups(config, features))
+    return (*features, *(BIAS for name in config.scale if name == "bias"))
+
+
+def _groups(config: DataConfig, features: tuple[str, ...]) -> list[tuple[str, list[int]]]:
+    """Return the groups of features that the step “pool” adds up, with their names."""
+    if config.pool is None or isinstance(config.pool, int):
+        return _blocks(len(features), config.pool or 1)
+    place = {name: f for f, name in enumerate(features)}
+    named = [name for group in config.groups.values() for name in group]
+    unknown = [name for name in named if name not in place]
+    if unknown:
+        raise UserError(f"there is no feature “{unknown[0]}”", key="data.pool", hint=nearest(unknown[0], features))
+    missing = [name for name in features if name not in named]
+    if missing:
+        hint = "put every feature into one group; a group may have one feature"
+        raise UserError(f"the feature “{missing[0]}” is in no group", key="data.pool", hint=hint)
+    return [(name, [place[each] for each in group]) for name, group in config.groups.items()]
+
+
+def _blocks(features: int, size: int) -> list[tuple[str, list[int]]]:
+    """Return the blocks of size × size pixels of a square image, row by row."""
+    side = math.isqrt(features)
+    if side * side != features or side % size:
+        sides = [str(k) for k in range(2, side + 1) if side * side == features and side % k == 0]
+        possible = f"for {side} × {side} pixels use {', '.join(sides)}" if sides else "name the groups of features"
+        what = f"{features} features are not a square image whose sides are divisible by {size}"
+        raise UserError(what, key="data.pool", hint=possible)
+    across = range(0, side, size)
+    return [
+        (
+            f"block {row // size},{column // size}",
+            [(row + r) * side + column + c for r in range(size) for c in range(size)],
+        )
+        for row in across
+        for column in across
+    ]
 
 
 def scaling_steps(config: DataConfig, card: Card | None, raw: Unscaled, train: Indices) -> list[Step]:
     """Return the scaling steps of `[data]`, with their bounds."""
     steps: list[Step] = []
     for position, name in enumerate(config.scale):
+        if name == "pool":
+            steps.append(_pool(_groups(config, raw.features)))
+            continue
         if name != "minmax":
             steps.append(_with_bias if name == "bias" else _LENGTHS[name])
             continue
@@ -85,7 +146,7 @@ def _check_stated(stated: Mapping[str, tuple[float, float]], features: tuple[str
 
 def _seen(x: NDArray[Any], train: Indices, steps: list[Step]) -> Bounds:
     """Return the minimum and maximum of each feature of the training records, after `steps`."""
-    low, high = np.full(x.shape[1], np.inf), np.full(x.shape[1], -np.inf)
+    low, high = np.full(_width(x, steps), np.inf), np.full(_width(x, steps), -np.inf)
     for _, part in _in_chunks(x, train, steps):
         np.minimum(low, part.min(axis=0), out=low)
         np.maximum(high, part.max(axis=0), out=high)
@@ -94,11 +155,15 @@ def _seen(x: NDArray[Any], train: Indices, steps: list[Step]) -> Bounds:
 
 def scale_rows(x: NDArray[Any], rows: Indices, steps: Sequence[Step]) -> NDArray[np.float32]:
     """Return some rows of x after scaling."""
-    width = x.shape[1] + sum(step is _with_bias for step in steps)
-    out = np.empty((len(rows), width), dtype=np.float32)
+    out = np.empty((len(rows), _width(x, steps)), dtype=np.float32)
     for place, part in _in_chunks(x, rows, steps):
         out[place] = part
     return out
+
+
+def _width(x: NDArray[Any], steps: Sequence[Step]) -> int:
+    """Return the number of features after some steps."""
+    return functools.reduce(lambda part, step: step(part), steps, np.zeros((0, x.shape[1]))).shape[1]
 
 
 def _in_chunks(x: NDArray[Any], rows: Indices, steps: Sequence[Step]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
@@ -121,6 +186,24 @@ def _minmax(bounds: Bounds) -> Step:
 
 def _to_unit(low: Floats, width: Floats, x: Floats) -> Floats:
     return np.clip((x - low) / width, 0, 1)
+
+
+def _pool(groups: list[tuple[str, list[int]]]) -> Step:
+    """Return the step that replaces features by the sums of groups."""
+    sizes = [len(members) for _, members in groups]
+    padded = np.full((len(groups), max(sizes)), -1, np.int64)
+    for place, (_, members) in enumerate(groups):
+        padded[place, : len(members)] = members
+    return functools.partial(_pooled, padded)
+
+
+def _pooled(members: Indices, x: Floats) -> Floats:
+    """Add the features of each group in their order; −1 is no feature."""
+    out = np.zeros((len(x), len(members)))
+    for column in members.T:
+        there = column >= 0
+        out[:, there] += x[:, column[there]]
+    return out
 
 
 def _with_bias(x: NDArray[np.float64]) -> NDArray[np.float64]:

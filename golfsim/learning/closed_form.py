@@ -207,7 +207,7 @@ SECOND = {"centroid": False, "lda": True}  # which of them needs second moments
 def lacking(records: Records[Any], learner: str) -> str:
     """Return which numbers records lack that a learner needs; empty if none."""
     if not records.value_width(SECOND[learner]):
-        return "moments"
+        return "second moments" if SECOND[learner] else "moments"
     return "" if learner == "lda" or records.precision().counted else "class means"
 
 
@@ -218,6 +218,6 @@ def refuse_unknown(records: Records[Any], learner: str, key: str) -> None:
         raise UserError(
             f"“{learner}” needs {missing}, which cannot be estimated from “{records.name}”",
             key=key,
-            hint='publish with mode = "label+features" or "sampled", or choose another learner',
+            hint='publish with mode = "label+features", or "sampled" with samples = 2, or choose another learner',
             docs="privacy",
         )

@@ -20,6 +20,7 @@ from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, Records
+from golfsim.protocol.symbols import add
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -31,10 +32,12 @@ UNKNOWN = -1.0  # no record is published yet
 @kernel
 def mean_square(rows, slices):
     """Return the mean squared length of all vectors of the records; UNKNOWN without records."""
-    total, number = 0.0, 0
+    total, number, own = 0.0, 0, np.empty((1, rows.x.shape[1]), np.float32)
     for node in range(rows.first.size):
         for r in range(rows.first[node] * slices, rows.stop[node] * slices):
-            total += dot(rows.x, r, rows.x, r)
+            own[:] = 0
+            add(own[0], np.float32(1), rows.x, r)
+            total += dot(own, 0, own, 0)
             number += 1
     return total / number if number > 0 else UNKNOWN
 

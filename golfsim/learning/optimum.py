@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel, leaf
-from golfsim.core.simd import dot_between, fused
+from golfsim.core.simd import dot_between
 from golfsim.core.threads import in_threads
 from golfsim.core.words import counted
 from golfsim.learning.erm.newton import HUBER, LOGISTIC, Loss, loss_of, slope_of
 from golfsim.learning.updates import LEARNERS, MEAN, PEGASOS
 from golfsim.protocol.records import Rows, sign_for
+from golfsim.protocol.symbols import add
+from golfsim.protocol.symbols import dot_between as dot_vector
 
 REMEMBERED = 12  # pairs of steps and changes of the gradient
 ARMIJO = 1e-4  # the least decrease of the objective, as a share of what its slope promises
@@ -80,14 +82,13 @@ def evaluate(objective, loss, w, gradient):
         for record in range(rows.first[node], rows.stop[node]):
             r = record * slices + (model if rows.folded else 0)
             sign = np.float64(sign_for(rows, record, model, models))
-            margin = sign * dot_between(w, 0, rows.x, r, 0, w.size)
+            margin = sign * dot_vector(w, 0, rows.x, r, 0, w.size)
             slope = slope_of(loss, margin)
             total += loss_of(loss, margin)
             hinge += max(1 - margin, 0.0)
             dual -= slope
             if slope != 0:
-                for f in range(w.size):
-                    gradient[f] = fused(slope * sign, np.float64(rows.x[r, f]), gradient[f])
+                add(gradient, slope * sign, rows.x, r)
     square = pulled = left = 0.0
     for f in range(w.size):
         pull = gradient[f] / objective.records

@@ -11,14 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
-from golfsim.core.kernels import inlined, leaf
+from golfsim.core.kernels import OVERLOADED, inlined, leaf
 from golfsim.core.maths import exp
-from golfsim.core.simd import dot, fused
+from golfsim.core.simd import fused
 from golfsim.privacy.ledger import may_visit, spend
 from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.privacy.noise import add_gamma_norm, add_laplace
 from golfsim.protocol.records import sign_for
+from golfsim.protocol.symbols import add_named, are_symbols, dot, ground_of, models_of
 
 if TYPE_CHECKING:
     from golfsim.privacy.mechanisms import Guarantee, Unit
@@ -106,7 +108,20 @@ def step_size(rule, margin, t):
 
 
 @inlined
-def move(w, i, decay, step, x, j, out, m):
+def _move_dense(w, i, decay, step, x, j, out, m):
+    for f in range(w.shape[1]):
+        out[m, f] = fused(step, x[j, f], decay * w[i, f])
+
+
+@inlined
+def _move_symbols(w, i, decay, step, x, j, out, m):
+    ground = np.float32(ground_of(x, j // models_of(x)))
+    for f in range(w.shape[1]):
+        out[m, f] = fused(step, ground, decay * w[i, f])
+    add_named(out, m, step, x, j)
+
+
+def move(w: Any, i: Any, decay: Any, step: Any, x: Any, j: Any, out: Any, m: Any) -> None:
     """Compute out[m] = decay·w[i] + step·x[j].
 
     Parameters
@@ -117,17 +132,22 @@ def move(w, i, decay, step, x, j, out, m):
         The row of w.
     decay, step : float32
         The factors.
-    x : array of float32, shape (rows, features)
+    x : array of float32, shape (rows, features), or Symbols
         The records.
     j : int
         The row of x.
     out : array of float32, shape (rows, features)
-        The output.
+        The output; may be w if the rows are the same.
     m : int
         The row of out.
     """
-    for f in range(w.shape[1]):
-        out[m, f] = fused(step, x[j, f], decay * w[i, f])
+    (_move_symbols if are_symbols(x) else _move_dense)(w, i, decay, step, x, j, out, m)
+
+
+@overload(move, jit_options=OVERLOADED)
+def _compiled_move(w, i, decay, step, x, j, out, m):
+    chosen = _move_symbols if are_symbols(x) else _move_dense
+    return lambda w, i, decay, step, x, j, out, m: chosen(w, i, decay, step, x, j, out, m)
 
 
 @inlined
@@ -142,13 +162,12 @@ def nudge(out, m, decay, step, x, j):
         The row of out.
     decay, step : float32
         The factors.
-    x : array of float32, shape (rows, features)
+    x : array of float32, shape (rows, features), or Symbols
         The records.
     j : int
         The row of x.
     """
-    for f in range(out.shape[1]):
-        out[m, f] = fused(step, x[j, f], decay * out[m, f])
+    move(out, m, decay, step, x, j, out, m)
 
 
 @inlined

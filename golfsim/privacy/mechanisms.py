@@ -1,4 +1,4 @@
-"""Define privacy mechanisms with a proven ε: Laplace, Gamma-norm, random response, RAPPOR, (p,q).
+"""Define privacy mechanisms with a proven ε: Laplace, Gamma-norm, random response, RAPPOR, (p,q), subsets.
 
 A mechanism computes its noise from ε and a sensitivity, and computes ε from given parameters. ε = ∞ means no noise.
 Units and composition are the responsibility of the code that uses a mechanism; see `Guarantee`.
@@ -86,6 +86,16 @@ class GammaNorm(Laplace):
     """Noise of uniform direction and Gamma(d, scale) length, for an L2 sensitivity (Chaudhuri & Monteleoni 2008)."""
 
 
+def errors_of_bits(p: float, q: float, values: int) -> float:
+    """Return the variance of the bits of a report, summed over all values: p for the true one, q for each other."""
+    return (values - 1) * q * (1 - q) + p * (1 - p)
+
+
+def total_variance(p: float, q: float, values: int) -> float:
+    """Return the variance of (1[reported] − q)/(p − q), the estimate of a one-hot vector, summed over all values."""
+    return errors_of_bits(p, q, values) / (p - q) ** 2 if p > q else math.inf
+
+
 @dataclass(frozen=True, kw_only=True)
 class RandomResponse:
     """k-ary random (or randomised) response: the true value with probability p, else another of the `values`.
@@ -144,4 +154,40 @@ class PQ:
     def rms_error(self, values: int, records: int) -> float:
         """Return the root mean square error of the estimated shares of all values (Cyphers 2017, equation 7.2)."""
         p, q = self.p, self.q
-        return math.sqrt((values - 1) * q * (1 - q) + p * (1 - p)) / ((p - q) * math.sqrt(records))
+        return math.sqrt(errors_of_bits(p, q, values)) / ((p - q) * math.sqrt(records))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subset:
+    """A subset of `size` of the `values`, which contains the true value with probability p (Ye & Barg 2018).
+
+    All subsets with the true value have the same probability, and so have all others. With size 1 it is k-ary random
+    response.
+    """
+
+    epsilon: float
+    values: int
+    size: int
+
+    @property
+    def p(self) -> float:
+        """The probability that the subset contains the true value: k e^ε / (k e^ε + m − k)."""
+        return 1 / (1 + (self.values - self.size) / self.size * math.exp(-self.epsilon))
+
+    @property
+    def q(self) -> float:
+        """The probability that it contains one other value: (p(k−1) + (1−p)k)/(m−1) = (k − p)/(m − 1)."""
+        return (self.size - self.p) / (self.values - 1)
+
+    @staticmethod
+    def epsilon_of(p: float, values: int, size: int) -> float:
+        """Return the ε for a probability p of the true value: ln(p(m−k)/((1−p)k))."""
+        return math.inf if p >= 1 else math.log(p * (values - size) / ((1 - p) * size))
+
+    @classmethod
+    def best(cls, epsilon: float, values: int) -> Subset:
+        """Return the size of least variance: one of the integers next to m/(e^ε + 1), and at least 1."""
+        wanted = values * math.exp(-epsilon) / (1 + math.exp(-epsilon))
+        sizes = {max(1, math.floor(wanted)), max(1, math.ceil(wanted))}
+        found = [cls(epsilon=epsilon, values=values, size=size) for size in sorted(sizes)]
+        return min(found, key=lambda one: total_variance(one.p, one.q, values))

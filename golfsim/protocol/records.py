@@ -30,7 +30,7 @@ class Rows(NamedTuple):
     record · models + model of x), the slices already contain the sign (`folded`).
     """
 
-    x: NDArray[np.float32]  # [records · slices, features]
+    x: Any  # [records · slices, features]: an array of float32, or `golfsim.protocol.symbols.Symbols`
     label: NDArray[np.int32]
     first: NDArray[np.int64]
     stop: NDArray[np.int64]

@@ -178,6 +178,7 @@ def _learner(simulation: Simulation, name: str | None) -> Any:
 
 def _records(simulation: Simulation, published: bool) -> tuple[NDArray[Any], NDArray[Any]]:
     from golfsim.protocol.records import Published
+    from golfsim.protocol.symbols import vectors_of
 
     raw = simulation.raw
     if raw is None or raw.features != 2 or raw.classes != 2:
@@ -185,10 +186,10 @@ def _records(simulation: Simulation, published: bool) -> tuple[NDArray[Any], NDA
     layer = next((one for one in simulation.layers.values() if isinstance(one, Published)), None)
     if layer is None or not published:
         return raw.rows.x, raw.rows.label
-    there = raw.published_by(layer)
-    sign = np.where(raw.rows.label == 1, 1, -1)[:, None] if layer.rows.folded else 1
+    there = np.flatnonzero(raw.published_by(layer))
+    sign = np.where(raw.rows.label == 1, 1, -1)[there, None] if layer.rows.folded else 1
     labels = raw.rows.label if layer.rows.folded else layer.rows.label
-    return (layer.rows.x * sign)[there], labels[there]
+    return vectors_of(layer.rows.x, 1, there)[:, 0] * sign, labels[there]
 
 
 def _line_of(learner: Any, simulation: Simulation) -> Line:

@@ -177,7 +177,7 @@ def _outline(scenario: Scenario, size: Size) -> tuple[RawRecords | None, int, in
     if scenario.data is None:
         return None, 0, 0
     there, features, classes = loading.shape(scenario.data, scenario.folder)
-    features += scenario.data.scale.count("bias")
+    features = scaling.width(scenario.data, features)
     each = scenario.nodes.records if isinstance(scenario.nodes.records, int) else max(1, there // size.nodes)
     records = size.nodes * each
     names = tuple(f"x{column}" for column in range(features))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from golfsim.core import rng
 from golfsim.core.maths import product, solve
 from golfsim.core.metrics import Metric
+from golfsim.protocol.symbols import vectors_of
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -72,8 +73,7 @@ def label_recovery(published: Published[Any], raw: RawRecords, key: np.uint64, w
 def _slices(published: Published[Any], records: NDArray[np.int32]) -> NDArray[np.float32]:
     """Return the published data of records, shape (records, slices, features)."""
     rows = published.rows
-    slices = published.models if rows.folded else 1
-    return rows.x.reshape(-1, slices, rows.x.shape[1])[records]
+    return vectors_of(rows.x, published.models if rows.folded else 1, records)
 
 
 def _what_is_seen(published: Published[Any], records: NDArray[np.int32]) -> NDArray[np.float64]:

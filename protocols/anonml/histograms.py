@@ -19,13 +19,10 @@ from numpy.typing import NDArray
 from golfsim.core import rng
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel, leaf
-from golfsim.core.rng import draw, unit
 from golfsim.core.threads import SMALLEST_SHARE, in_threads
 from golfsim.core.words import counted
 from golfsim.privacy.mechanisms import PQ, RandomResponse
-from golfsim.privacy.noise import respond
-
-LANES = 64  # the bits of a word, and the largest number of draws per word
+from golfsim.privacy.strings import LANES, answer, perturbed_word
 
 
 class Plan(NamedTuple):
@@ -44,104 +41,6 @@ class Reports(NamedTuple):
     number: NDArray[np.int32]
     histogram: NDArray[np.int32]
     value: NDArray[np.int32]
-
-
-@leaf
-def lanes_of(values, word):
-    """Return a word with ones in the lanes that belong to a string of `values` bits."""
-    left = values - LANES * word
-    full = ~np.uint64(0)
-    return full if left >= LANES else full >> np.uint64(LANES - left)
-
-
-@leaf
-def rare_ones(key, cycle, peer, k, q, lanes):
-    """Return a word whose lanes are one with probability q each; it uses at most the draws k … k+63.
-
-    Each lane draws a binary fraction and is one if the fraction is below q. All lanes draw their next digit at once,
-    until the digits have decided every lane. This takes about log₂(lanes) + 1 draws and is exact to 64 digits.
-
-    Parameters
-    ----------
-    key : uint64
-        The key of the draws.
-    cycle, peer, k : int
-        The cycle, the peer and the number of the first draw.
-    q : float
-        The probability of a one.
-    lanes : uint64
-        The lanes to draw, as ones.
-    """
-    digits = np.uint64(q * 2.0**64)
-    ones, undecided = np.uint64(0), lanes
-    while undecided != 0 and digits != 0:
-        word = np.uint64(draw(key, cycle, peer, k))
-        if digits >> np.uint64(63) == 1:
-            ones |= undecided & ~word
-            undecided &= word
-        else:
-            undecided &= ~word
-        digits <<= np.uint64(1)
-        k += 1
-    return ones
-
-
-@leaf
-def first_draw(number):
-    """Return the number of the first draw of a report.
-
-    Reports are 2³² draws apart, for strings of any length: 64 draws for the value, and 64 for each word.
-    """
-    return np.int64(number) << np.int64(32)
-
-
-@leaf
-def answer(key, cycle, peer, number, value, values, p):
-    """Return the value that random response sends.
-
-    Parameters
-    ----------
-    key : uint64
-        The key of the draws.
-    cycle, peer, number : int
-        The cycle, the peer and the number of its report.
-    value : int
-        The true value.
-    values : int
-        The number of values.
-    p : float
-        The probability of the true value.
-    """
-    k = first_draw(number)
-    return respond(draw(key, cycle, peer, k), draw(key, cycle, peer, k + 1), value, values, p)
-
-
-@leaf
-def perturbed_word(key, cycle, peer, number, value, values, p, q, word):
-    """Return bits 64·word … 64·word + 63 of a string whose bits are perturbed one by one (Cyphers 2017, section 7.3.3).
-
-    Parameters
-    ----------
-    key : uint64
-        The key of the draws.
-    cycle, peer, number : int
-        The cycle, the peer and the number of its report.
-    value : int
-        The true value: the bit that is set.
-    values : int
-        The length of the string.
-    p, q : float
-        The probabilities that a set bit and an unset bit are sent as set.
-    word : int
-        The number of the word.
-    """
-    k = first_draw(number)
-    bits = rare_ones(key, cycle, peer, k + LANES * (word + 1), q, lanes_of(values, word))
-    if value // LANES == word:
-        own = np.uint64(1) << np.uint64(value % LANES)
-        kept = unit(draw(key, cycle, peer, k)) < p
-        bits = bits | own if kept else bits & ~own
-    return bits
 
 
 @leaf

@@ -23,9 +23,11 @@ from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import points
 from golfsim.testing import DATA
-from protocols import data_perturbation, regularised_erm
+from protocols import regularised_erm
 from protocols.anonml import histograms, questions
 from protocols.anonml.histograms import Reports, perturbation
+from protocols.data_perturbation import protocol as data_perturbation
+from protocols.data_perturbation import sampled
 from protocols.group_aggregation.protocol import GroupAggregation
 from protocols.regularised_erm import RegularisedErm
 
@@ -67,6 +69,11 @@ STRATEGIES = {
     "joint": (PUBLISHED | {"mode": "joint"}, (), SEGMENTS, BOTH, 0.2),
     "label and features": (PUBLISHED | {"mode": "label+features"}, (), DATA, BOTH, 0.2),
     "whole nodes": (PUBLISHED | {"unit": "node"}, (), DATA, LABEL, 0.5),
+    "two samples": (
+        PUBLISHED | {"mode": "sampled", "samples": 2, "channel": "response"}, (), DATA, LABEL, 0.2,
+    ),
+    "a subset": (PUBLISHED | {"mode": "sampled", "samples": 1, "channel": "subset"}, (), SEGMENTS, LABEL, 0.2),
+    "perturbed bits": (PUBLISHED | {"mode": "sampled", "samples": 1, "channel": "unary"}, (), DATA, LABEL, 0.2),
     "noisy gradients": (GOLF | {"use": "gradient_perturbation", "epsilon": 2.0}, (PEERS,), DATA, LABEL, 0.3),
     "noisy gradients, two visits": (
         GOLF | {"use": "gradient_perturbation", "epsilon": 2.0, "schedule": {"kind": "uniform", "visits": 2}},
@@ -182,9 +189,22 @@ def test_an_unnoised_label_is_found_out(monkeypatch):
     assert_found_out("label and features")
 
 
+@pytest.mark.parametrize("name", ["two samples", "a subset", "perturbed bits"])
+def test_a_channel_with_twice_its_epsilon_is_found_out(monkeypatch, name):
+    """With two samples this is what a forgotten division by their number gives."""
+    right = sampled.report
+    monkeypatch.setattr(sampled, "report", lambda kind, epsilon, values: right(kind, 2 * epsilon, values))
+    layer, below, data, pair, _ = STRATEGIES[name]
+    audit = auditing.audit(strategy(layer, *below, data=data), runs=2400, confidence=SURE, pairs=pair)
+    assert audit.findings[0].stated == 2.0
+    assert audit.broken
+
+
 def test_noise_for_a_record_does_not_pass_for_that_of_a_node(monkeypatch):
     monkeypatch.setattr(
-        data_perturbation.DataPerturbation, "_records_of_owner", lambda self, rows: np.full(rows.label.size, 0.5)
+        data_perturbation.DataPerturbation,
+        "_records_of_owner",
+        lambda self: np.full(self.config.records.rows.label.size, 0.5),
     )
     assert_found_out("whole nodes")
 

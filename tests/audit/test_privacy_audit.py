@@ -16,8 +16,8 @@ from golfsim.audit import bounds
 from golfsim.learning.updates import LEARNERS, Rule
 from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
 from golfsim.protocol.records import RawRecords
-from protocols import data_perturbation
 from protocols.data_perturbation import DataPerturbation
+from protocols.data_perturbation import protocol as data_perturbation
 from protocols.gradient_perturbation import GradientPerturbation
 from protocols.group_aggregation import protocol as group_aggregation
 from protocols.group_aggregation.protocol import FORMED, GroupAggregation

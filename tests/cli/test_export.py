@@ -14,6 +14,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.privacy.mechanisms import Laplace
 from golfsim.privacy.noise import add_laplace
+from golfsim.protocol.symbols import symbols_of, vectors_of
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
 
@@ -73,6 +74,27 @@ def test_everything_random_in_an_export_comes_from_its_secret(tmp_path, mode, no
             assert not same.any()
     plain = finished(what).layer("published").z
     assert not (np.column_stack([one[name] for name in run.features]) == plain).any()
+
+
+@pytest.mark.parametrize("channel", ["response", "unary"])
+def test_symbols_are_exported_as_they_are_published(tmp_path, channel):
+    layer = PUBLISHED | {"mode": "sampled", "samples": 2, "channel": channel}
+    table, run = exported(tmp_path / "published.parquet", scenario(layer))
+    x, records = run.layer("published").rows.x, run.raw.rows.label.size
+    assert table.num_rows == 2 * records
+    assert np.asarray(table["sample"]).tolist() == [0, 1] * records
+    found, _ = symbols_of(x, np.arange(records))
+    symbols = table["symbols"].to_pylist()
+    assert [s for report in symbols for s in report] == found.tolist()
+    features, classes = x.shape[1], 2
+    first = np.full(classes * features, np.asarray(table["low"])[0])
+    for report in symbols[:2]:
+        first[report] += np.asarray(table["gain"])[0] / 2
+    blocks = first.reshape(classes, features)
+    assert vectors_of(x, 1, np.array([0]))[0, 0] == pytest.approx(blocks[1] - blocks[0], rel=1e-5)
+    assert json.loads(table.schema.metadata[b"golfsim.symbols"])["features"] == features
+    plain = symbols_of(finished(scenario(layer)).layer("published").rows.x, np.arange(records))[0]
+    assert plain.tolist() != found.tolist()  # the draws of the seed are not those of the export
 
 
 @needs_jit

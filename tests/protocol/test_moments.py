@@ -141,6 +141,27 @@ def test_the_stated_precision_is_that_of_the_estimates(rng, classes, mode, norm)
     assert stated.counted == (mode in ("label+features", "as-coded") or (classes > 2 and norm == "l1"))
 
 
+@pytest.mark.parametrize("samples", [1, 2, 3])
+@pytest.mark.parametrize("channel", ["response", "unary", "subset"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_stated_precision_of_symbols_is_that_of_the_estimates(rng, classes, channel, samples):
+    """Of indicators it is exact, and ten per cent are five standard errors; of x·xᵀ it is a bound."""
+    raw = records(rng, [1] * 20_000, classes)
+    layer, world = published(raw, epsilon=4.0 * samples, mode="sampled", channel=channel, samples=samples)
+    stated, second = layer.precision(), samples > 1
+    off = layer.values(world, everyone(world), second) - raw.values(world, everyone(world), second)
+    assert stated.counted
+    assert stated.indicator == pytest.approx(math.sqrt((off[:, 1 : 1 + classes] ** 2).mean()), rel=0.1)
+    assert layer.value_width(True) == (width(classes, FEATURES, True) if second else 0)
+    if second:
+        upper = off[:, 1 + 2 * classes + classes * FEATURES :]
+        rows, columns = np.triu_indices(FEATURES)
+        entry = math.sqrt((upper[:, rows != columns] ** 2).mean())
+        length = np.square(raw.rows.x).sum(axis=1).mean()
+        bound = math.sqrt(stated.spread**2 + 2 * stated.variance * length / FEATURES)
+        assert 0.95 * entry <= bound <= 1.6 * entry
+
+
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_the_variance_of_a_coordinate_is_that_of_the_noise(norm):
     key, scale, d = naive.key(1, "layer", "noise"), 0.7, 5

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import kernel, leaf
-from golfsim.core.simd import dot_between
 from golfsim.learning.erm.newton import LANES, make_scratch, minimise, padded
 from golfsim.protocol.records import sign_for
+from golfsim.protocol.symbols import dot_between, number
 
 
 class Part(NamedTuple):
@@ -61,7 +61,7 @@ def lay_out(rows, node, model, models, part, z):
             sign = sign_for(rows, record, model, models)
             row = record * slices + (model if rows.folded else 0)
             for f in range(features):
-                z[f, i] = sign * rows.x[row, f]
+                z[f, i] = sign * np.float32(number(rows.x, row, f))
             i += 1
     for f in range(z.shape[0]):
         for j in range(i if f < features else 0, z.shape[1]):

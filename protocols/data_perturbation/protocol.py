@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,14 @@ from golfsim.protocol.moments import (
     product_variance,
     width,
 )
-from golfsim.protocol.records import Published, Records, Rows, ranges, refuse_unfit, sign_for
+from golfsim.protocol.records import Published, RawRecords, Records, Rows, ranges, refuse_unfit, sign_for
+from protocols.data_perturbation.sampled import Kind, Sampled, sampled
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
 PER_RECORD = 62  # bytes: scale, variance, probability of a true label, visits, label, numbers while it is published
+VISITED = 8  # bytes: visits, and numbers while symbols are published
 ONCE = ("label+features", "as-coded")  # modes that publish one noisy x for all one-versus-all problems, and a label
 
 
@@ -181,11 +183,22 @@ class DataPerturbationConfig(LayerConfig):
     epsilon: float = Field(
         ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
     )
-    mode: Literal["per-class", "joint", "label+features", "as-coded"] = Field(
+    mode: Literal["per-class", "joint", "label+features", "as-coded", "sampled"] = Field(
         "per-class",
         description="“per-class”: yx for each of c one-versus-all problems, each with ε/c (as published); “joint”: "
         "e_y ⊗ x once with the complete ε; “label+features”: the label by random response, and x once; “as-coded”: x "
-        "once with the complete ε and the true label, as in the program of the authors: the label is not private",
+        "once with the complete ε and the true label, as in the program of the authors: the label is not private; "
+        "“sampled”: coordinates that are drawn from x, each with the label, as symbols through a private channel",
+    )
+    samples: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto",
+        description="sampled: how many coordinates of each record are published, each with ε/samples; “auto”: the "
+        "number with the least mean square error by formula, at most 256",
+    )
+    channel: Kind = Field(
+        "auto",
+        description="sampled: how a symbol is published: by k-ary random response (“response”), as a string of "
+        "perturbed bits (“unary”), or as a subset of all symbols (“subset”); “auto”: the one of least variance",
     )
     label_epsilon: float | None = Field(
         None,
@@ -203,6 +216,10 @@ class DataPerturbationConfig(LayerConfig):
     def _parts(self) -> DataPerturbationConfig:
         if self.label_epsilon is not None and not (self.mode == "label+features" and self.label_epsilon < self.epsilon):
             raise ValueError('label_epsilon requires mode = "label+features" and must be below epsilon')
+        if self.mode != "sampled" and (self.samples != "auto" or self.channel != "auto"):
+            raise ValueError('samples and channel require mode = "sampled"')
+        if self.mode == "sampled" and self.norm != "l1":
+            raise ValueError('mode = "sampled" requires norm = "l1": a record of L1 length 1 is a distribution')
         return self
 
     def epsilon_of_label(self, classes: int) -> float:
@@ -230,25 +247,47 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         refuse_unfit(config.records, config.norm, self.name)
         self._classes, self._folded = config.records.classes, config.mode not in ONCE
         slices = self.models if self._folded else 1
-        self.z = np.zeros((rows.label.size * slices, rows.x.shape[1]), np.float32)
+        self._sampling = config.mode == "sampled"
+        records = 0 if self._sampling else rows.label.size
+        self.z = np.zeros((records * slices, rows.x.shape[1]), np.float32)
+        if self._sampling:
+            self.sampled = self._sampler()
+            self.sampled.allocate(self.key("noise"))
         self.label = np.zeros(0 if self._folded else rows.label.size, np.int32)
         self.first, self.stop = rows.first.copy(), rows.first.copy()
         spent = math.inf if config.mode == "as-coded" else config.epsilon
         self.ledger = Ledger(UniformSchedule(kind="uniform", visits=1), spent, rows.label.size)
         self._noise_key = self.key("noise")
-        self._plan(rows)
+        if not self._sampling:
+            self._plan(rows)
 
     def memory(self, world: World) -> int:
         """Return the bytes of the published records, and of noise scales, labels and ledger per record."""
         slices = self.models if self.config.mode not in ONCE else 1
         records, features = int(self.config.records.capacity().sum()), self.config.records.features
+        if self.config.mode == "sampled":
+            return self._sampler().memory() + size_of((VISITED, records), (np.int64, 2, world.nodes))
         return size_of((np.float32, records * slices, features), (PER_RECORD, records), (np.int64, 2, world.nodes))
+
+    def _sampler(self) -> Sampled:
+        """Return the storage of symbols, with the channel and the number of samples; neither depends on records."""
+        config, records = self.config, self.config.records
+        span = records.about.span if isinstance(records, RawRecords) else None
+        return sampled(
+            epsilon=config.epsilon,
+            shares=self._shares(),
+            features=records.features,
+            classes=records.classes,
+            signed=span is None or span[0] < 0,
+            kind=config.channel,
+            samples=config.samples,
+        )
 
     def _plan(self, rows: Rows) -> None:
         """Compute the scale of the noise and the probability of a true label, for each record."""
         config = self.config
         kind: type[Laplace | GammaNorm] = Laplace if config.norm == "l1" else GammaNorm
-        share = 1 / self._records_of_owner(rows) if config.unit == "node" else np.ones(rows.label.size)
+        share = self._shares()
         label_epsilon = config.epsilon_of_label(self._classes)
         rest = config.epsilon if math.isinf(label_epsilon) else config.epsilon - label_epsilon
         epsilon = rest / (self.models if config.mode == "per-class" else 1)
@@ -276,15 +315,21 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return feature, (1 - 2 / (self.models - 2) + feature) / 4
 
     def value_width(self, second: bool) -> int:
-        """Return how many numbers the estimated moments of a node have."""
+        """Return how many numbers the estimated moments of a node have; one sample shows no second moments."""
+        if second and self.config.mode == "sampled" and self._sampler().samples < 2:
+            return 0
         return width(self.classes, self.features, second)
 
     def values(self, world: World, nodes: NDArray[np.int32], second: bool) -> NDArray[np.float64]:
         """Return the moments of the records of each node, estimated from what is published."""
+        if self._sampling:
+            return self.sampled.values(world.threads, nodes, self.first, self.stop, second, self.name)
         return moments(self.rows, nodes, self.classes, self._noise, second, world.threads)
 
     def precision(self) -> Precision:
         """Return how noisy the moments are; the sum of a block of L1 length 1 shows the class of a record."""
+        if self._sampling:
+            return self.sampled.precision()
         norm, variance = self.config.norm, self._noise.variance
         spread = math.sqrt(mean_of(product_variance(norm, variance, self.features, self.models if self._folded else 1)))
         if self._folded:
@@ -294,7 +339,13 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         counted = not self._folded or (norm == "l1" and self.models > 1)
         return Precision(counted, math.sqrt(mean_of(indicator)), spread, mean_of(variance))
 
-    def _records_of_owner(self, rows: Rows) -> NDArray[np.float64]:
+    def _shares(self) -> NDArray[np.float64]:
+        """Return the share of ε of each record."""
+        if self.config.unit == "node":
+            return 1 / self._records_of_owner()
+        return np.ones(int(self.config.records.capacity().sum()))
+
+    def _records_of_owner(self) -> NDArray[np.float64]:
         counts = np.maximum(self.config.records.capacity(), 1)
         return np.repeat(counts, self.config.records.capacity()).astype(float)
 
@@ -310,6 +361,9 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         np.minimum(rows.first, self.stop, out=self.first)
 
     def _publish(self, world: World, records: NDArray[np.int64], rows: Rows) -> None:
+        if self._sampling:
+            self.sampled.publish(world.threads, records, rows)
+            return
         config, norm = self.config, NORMS[self.config.norm]
         publish = publish_joint if config.mode == "joint" and self.models > 1 else publish_per_class
 
@@ -337,7 +391,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
     def rows(self) -> Rows:
         """The records that are published so far."""
         label = self.config.records.rows.label[:0] if self._folded else self.label
-        return Rows(self.z, label, self.first, self.stop, self._folded)
+        return Rows(self.sampled.x if self._sampling else self.z, label, self.first, self.stop, self._folded)
 
     @property
     def classes(self) -> int:
@@ -350,6 +404,8 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         Features are not negative, so the block with the largest sum determines the class, and with it the sign of each
         block.
         """
+        if self._sampling:
+            return self.sampled.decoded(records)
         if not self._folded:
             return self.z[records], self.label[records]
         z = self.z.reshape(-1, self.models, self.z.shape[1])[records]
@@ -374,7 +430,9 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         return self.config.records.capacity()
 
     def released(self) -> NDArray[np.float64]:
-        """Return what was published; in joint mode the blocks before they are combined."""
+        """Return what was published; in joint mode the blocks before they are combined, and symbols as bits."""
+        if self._sampling:
+            return self.sampled.released()
         z: NDArray[np.float64] = self.z.astype(np.float64)
         if self.config.mode == "joint" and self.models > 1:
             z = z.reshape(-1, self.models, z.shape[1])
@@ -391,6 +449,8 @@ class DataPerturbation(Published[DataPerturbationConfig]):
 
     def disclosure(self) -> Disclosure:
         """Return that noisy records are released."""
+        if self.config.mode == "sampled":
+            return Disclosure("sampled coordinates with noise", "nobody")
         labels = ", labels without noise" if self.config.mode == "as-coded" else ""
         return Disclosure(f"records with noise{labels}", "nobody")
 

@@ -913,8 +913,10 @@ def shrunk_shares(count, counts, indicator):
 
 
 def centroid_scores(x, count, counts, squares, blocks, indicator):
-    """x·μ − ‖μ‖²/2 of each class, up to a number that is the same for all classes."""
+    """x·μ − ‖μ‖²/2 of each class, up to a number that is the same for all classes; shares if all means are equal."""
     common, deviations, _, factors = shrunk_means(count, counts, squares, blocks, indicator)
+    if all(factor == 0 for factor in factors):
+        return np.array([shrunk_shares(count, counts, indicator) for _ in x])
     means = common + factors[:, None] * deviations
     return np.array([[row @ mean - mean @ mean / 2 for mean in means] for row in x])
 

@@ -126,14 +126,16 @@ def _shares(moments: Moments, error: float) -> Array:
 def centroid(numbers: Array, classes: int, features: int, settings: Settings) -> Array:
     """Return models [models, features + 1] that choose the nearest class mean; the last number is a bias.
 
-    Means with noise are shrunk towards the common mean.
+    Means with noise are shrunk towards the common mean. If nothing is left of any class mean, the models choose the
+    class with the most records.
     """
     moments = unpack(numbers, classes, features, settings.nodes)
     if moments.number <= 0:
         return _models(np.zeros((classes, features)), np.zeros(classes))
     means = means_of(moments, settings.precision)
     w = means.factor[:, None] * means.deviation
-    return _models(w, -_dots(w, w) / 2 - _dots(w, means.common))
+    bias = -_dots(w, w) / 2 - _dots(w, means.common)
+    return _models(w, bias if means.factor.any() else means.share)
 
 
 def lda(numbers: Array, classes: int, features: int, settings: Settings) -> Array:

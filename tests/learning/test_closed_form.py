@@ -105,9 +105,18 @@ def test_a_class_mean_that_is_nearer_than_its_error_has_no_influence():
     blocks = 100 * means
     numbers = np.array([number, *[100.0] * classes, *[100.0] * classes, *blocks.ravel()])
     w = centroid(numbers, classes, features, Settings(Precision(True, 0.01, 1.0)))
-    assert not w.any()
+    assert not w[:, :-1].any()
     exact = centroid(numbers, classes, features, Settings(Precision()))
     assert exact.any()
+
+
+def test_without_any_class_mean_the_class_with_the_most_records_is_chosen():
+    numbers = np.array([300, 80, 120, 100, *[100.0] * 3, *[20.0, 30.0, 25.0]])
+    w = centroid(numbers, 3, 1, Settings(Precision(True, 0.01, 1.0)))
+    assert not w[:, 0].any()
+    assert w[:, 1].argmax() == 1
+    two = centroid(np.array([300, 180, 120, *[100.0] * 2, *[45.0, 30.0]]), 2, 1, Settings(Precision(True, 0.01, 1.0)))
+    assert two[0, 0] == 0 > two[0, 1]
 
 
 def test_pure_noise_is_shrunk_to_about_nothing():

@@ -9,7 +9,7 @@ import numpy as np
 
 from golfsim.core.errors import UserError, listed
 from golfsim.report import numbers
-from golfsim.report.grids import ends, epsilon_of
+from golfsim.report.grids import ends, epsilon_of, is_level
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ def needed(
     """Return the smallest ε from which on each strategy has a share of the metric of a reference.
 
     Means over runs at the last cycle are compared. Between two values of ε the mean is interpolated over the logarithm
-    of ε. There is one row per strategy and combination of the other keys of the sweep.
+    of ε. There is one row per strategy that depends on ε and combination of the other keys of the sweep.
 
     Parameters
     ----------
@@ -56,8 +56,9 @@ def needed(
             raise UserError(f"no strategy is called “{reference}”", hint=listed(reference, known))
         wanted = share * float(rows.loc[rows[by] == reference, "value"].mean())
         for name in known:
-            mean = rows[rows[by] == name].groupby(x, observed=True)["value"].mean().sort_index()
-            if mean.size > 1:
+            own = rows[rows[by] == name]
+            mean = own.groupby(x, observed=True)["value"].mean().sort_index()
+            if mean.size > 1 and not is_level(own, x):
                 at, inside = _from(mean.index.to_numpy(float), mean.to_numpy(float), wanted)
                 found.append((panel, name, wanted, at, inside))
     return pd.DataFrame(found, columns=["panel", "strategy", "wanted", "epsilon", "measured"])

@@ -59,6 +59,12 @@ def test_each_data_set_has_a_row_and_its_own_reference():
     assert found["epsilon"].tolist() == [pytest.approx(10), math.inf]
 
 
+def test_a_strategy_that_does_not_depend_on_epsilon_needs_none():
+    level = [("level", epsilon, [0.95, 0.9, 1.0]) for epsilon in (1.0, 10.0)]
+    found = needed(log([EXACT, *level, ("noisy", 1.0, [0.1]), ("noisy", 10.0, [1.0])]), "exact")
+    assert found["strategy"].tolist() == ["noisy"]
+
+
 def test_an_unknown_reference_is_refused():
     with pytest.raises(UserError, match="no strategy is called “exakt”"):
         needed(log([EXACT, ("noisy", 1.0, [0.7])]), "exakt")

@@ -174,7 +174,7 @@ def test_class_means_need_the_number_of_records_per_class(published):
 def test_records_without_moments_are_refused(monkeypatch):
     monkeypatch.setattr(DataPerturbation, "value_width", lambda self, second: 0)
     for learner in ("centroid", "lda"):
-        with pytest.raises(UserError, match="needs (second )?moments"):
+        with pytest.raises(UserError, match=r"needs (second )?moments"):
             chosen_by(learner)
     assert logged(chosen_by("best"), "best", "learner")[-1] < 3
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from golfsim.core.rng import uniform
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Layer, LayerConfig, Protocol
+from golfsim.protocol.moments import Precision
 from golfsim.protocol.records import Published, Records
 
 
@@ -78,6 +79,9 @@ class Sums(Published[SumsConfig]):
                 if second:
                     own[1 + 2 * c + c * d :] += np.outer(x, x)[upper]
         return found
+
+    def precision(self):
+        return Precision()
 
     def observe(self, world):
         return {"width": float(self.value_width(False))}

@@ -92,7 +92,8 @@ class AveragedModel(Learner[AveragedModelConfig]):
 
     def memory_of_scores(self, nodes: int, records: int) -> int:
         """Return the bytes of estimates and models of these nodes, and of records with a constant."""
-        of, averages = self._records, self.config.averages
+        averages = self.config.averages
+        of = averages.config.of
         width = of.value_width(averages.config.moments == 2)
         models = size_of((12, nodes, of.models, of.features + 1))
         return models + size_of((np.float64, 2, nodes, width), (np.float32, records, of.features + 1))

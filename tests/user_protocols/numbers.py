@@ -31,6 +31,9 @@ class Given(Protocol[GivenConfig]):
         width = self.value_width(second)
         return np.stack([f + uniform(self.key("given"), nodes, k=f) for f in range(width)], axis=1)
 
+    def memory(self, world):
+        return 0
+
     def observe(self, world):
         return {"width": self.config.width}
 
@@ -82,6 +85,9 @@ class Sums(Published[SumsConfig]):
 
     def precision(self):
         return Precision()
+
+    def memory(self, world):
+        return 0
 
     def observe(self, world):
         return {"width": float(self.value_width(False))}

@@ -48,7 +48,7 @@ class AveragedModel(Learner[AveragedModelConfig]):
         self._records = self._averaged()
         refuse_unknown(self._records, self.config.learner, f"{self.name}.learner")
         self.age = np.zeros(world.nodes, np.int32)  # the number of turns with an estimate
-        self._fitted: tuple[Floats, NDArray[np.float32]] | None = None  # the last estimates and their models
+        self._fitted: tuple[Floats, list[Settings], NDArray[np.float32]] | None = None  # the last models
         self._fitting = Lock()
 
     def _averaged(self) -> Records[Any]:
@@ -92,25 +92,31 @@ class AveragedModel(Learner[AveragedModelConfig]):
 
     def memory_of_scores(self, nodes: int, records: int) -> int:
         """Return the bytes of estimates and models of these nodes, and of records with a constant."""
-        of, averages = self._records, self.config.averages
+        averages = self.config.averages
+        of = averages.config.of
         width = of.value_width(averages.config.moments == 2)
         models = size_of((12, nodes, of.models, of.features + 1))
         return models + size_of((np.float64, 2, nodes, width), (np.float32, records, of.features + 1))
 
     def models(self, nodes: Nodes) -> NDArray[np.float32]:
         """Return the models [nodes, models, features + 1] of these nodes, the bias last."""
-        numbers = self.config.averages.estimates(nodes)
+        numbers, known = self.config.averages.estimates(nodes), self._settings(nodes)
         with self._fitting:
-            if self._fitted is None or not np.array_equal(numbers, self._fitted[0]):
-                self._fitted = numbers.copy(), self._fit(numbers)
-            return self._fitted[1]
+            last = self._fitted
+            if last is None or known != last[1] or not np.array_equal(numbers, last[0]):
+                last = self._fitted = numbers.copy(), known, self._fit(numbers, known)
+            return last[2]
 
-    def _fit(self, numbers: Floats) -> NDArray[np.float32]:
+    def _settings(self, nodes: Nodes) -> list[Settings]:
+        """Return the precision of the records, and the number of nodes that each node has the mean of."""
+        precision, counts = self._records.precision(), self.config.averages.participants(nodes)
+        return [Settings(precision, count) for count in counts.tolist()]
+
+    def _fit(self, numbers: Floats, known: list[Settings]) -> NDArray[np.float32]:
         of, fit = self._records, FITS[self.config.learner]
-        known = Settings(of.precision(), self.config.averages.started)
         w = np.empty((len(numbers), of.models, of.features + 1), np.float32)
-        for row, own in enumerate(numbers):
-            w[row] = fit(own, of.classes, of.features, known)
+        for row, (own, settings) in enumerate(zip(numbers, known, strict=True)):
+            w[row] = fit(own, of.classes, of.features, settings)
         return w
 
     def scores(self, nodes: Nodes, x: NDArray[np.float32]) -> NDArray[np.float32]:

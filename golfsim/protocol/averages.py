@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NUMBER = 8  # bytes of a number
 EPOCH = 4  # bytes of the number of an epoch in a message
+COUNTS = 8  # bytes per node with epochs: those it has completed, and how many nodes its estimate is a mean of
 TURN = 12  # bytes per node: initiators, their peers, and nodes that are measured
 LANES = 8  # numbers that are added at once
 ALWAYS = 2**31 - 1  # without epochs: every online node takes part, whenever it came online
@@ -167,6 +168,7 @@ class Averages(Protocol[A]):
             self.begun = 0  # the cycle of the first turn of the epoch
             self.estimate = np.zeros((world.nodes, width))
             self.complete = np.zeros(world.nodes, np.int32)  # the number of epochs that each node has completed
+            self.averaged = np.zeros(world.nodes, np.int32)  # the number of first values of the epoch of its estimate
         elif config.of is not None:
             self.ready = np.zeros(world.nodes, np.bool_)  # the nodes that have taken their numbers
 
@@ -188,7 +190,8 @@ class Averages(Protocol[A]):
         of = self.config.of
         width = 1 if of is None else of.value_width(self.config.moments == 2)
         copies = 1 + (self.config.epoch is not None) + (of is not None)  # numbers that are read are a copy
-        return (copies * NUMBER * width + TURN) * world.nodes
+        epochs = COUNTS if self.config.epoch is not None else 0
+        return (copies * NUMBER * width + TURN + epochs) * world.nodes
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return the values and estimates of the nodes."""
@@ -203,7 +206,7 @@ class Averages(Protocol[A]):
     def start(self, world: World, nodes: Nodes) -> None:
         """Give the nodes their first values. The peak is among the nodes that start first."""
         if self.config.epoch is not None:
-            self.estimate[nodes] = self.complete[nodes] = 0
+            self.estimate[nodes] = self.complete[nodes] = self.averaged[nodes] = 0
         if self.config.of is None:
             self.take(world, nodes)
         else:
@@ -254,6 +257,7 @@ class Averages(Protocol[A]):
             nodes = nodes[self._usable(nodes)]
             self.estimate[nodes] = self.current(nodes)
             self.complete[nodes] += 1
+            self.averaged[nodes] = self.started
 
     @property
     def since(self) -> int:
@@ -281,6 +285,16 @@ class Averages(Protocol[A]):
     def estimates(self, nodes: Nodes) -> Floats:
         """Return the estimates [nodes, numbers] of these nodes; with epochs, those of the last complete epoch."""
         return self.current(nodes) if self.config.epoch is None else self.estimate[nodes]
+
+    def participants(self, nodes: Nodes) -> Nodes:
+        """Return how many nodes the estimate of each of these nodes is a mean of; the nodes themselves do not know it.
+
+        It is the number of first values of the epoch; without epochs, that of the nodes that have their numbers.
+        """
+        if self.config.epoch is not None:
+            return self.averaged[nodes]
+        count = self.started if self.config.of is None else int(np.count_nonzero(self.ready))
+        return np.full(nodes.size, count, np.int32)
 
     def known(self, nodes: Nodes) -> NDArray[np.bool_]:
         """Return which of these nodes have an estimate."""

@@ -6,7 +6,8 @@ from entries import GIVEN, LOCAL, PEERS, SUMS
 from helpers import HERE, finished, learning_tree, simulation, tree
 
 from golfsim.core.errors import UserError
-from golfsim.learning.closed_form import fit
+from golfsim.learning.closed_form import FITS, Settings
+from golfsim.protocol.learner import classify
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
 
@@ -219,8 +220,8 @@ def test_after_forty_cycles_every_node_has_the_central_model(use, data):
     data |= {"train": 80, "test": 30, "scale": ["minmax", "l1"]}
     run = finished(learning_tree(PEERS, SUMS, MEANS | {"use": use, "of": "sums"}, MODEL, data=data, cycles=50))
     model, sums = run.layer("model"), run.layer("sums")
-    numbers = sums.values(run.world, everyone(run), False).mean(axis=0)
-    central = fit(numbers, sums.classes, sums.features)
+    numbers = sums.values(run.world, everyone(run), False).sum(axis=0)
+    central = FITS["centroid"](numbers, sums.classes, sums.features, Settings())
     models = model.models(everyone(run))
     assert models.shape == (40, sums.models, sums.features + 1)
     np.testing.assert_allclose(models, np.tile(central, (40, 1, 1)), rtol=1e-4, atol=1e-6)
@@ -230,6 +231,66 @@ def test_after_forty_cycles_every_node_has_the_central_model(use, data):
     assert model.guarantee().epsilon == 7.0
     assert model.disclosure() == run.layer("means").disclosure()
     assert run.latest["model"]["error.mean"] < 0.4
+
+
+PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 20.0}
+SEVEN = {"set": "segmentation", "train": 200, "test": 60, "scale": ["minmax", "l1"], "bounds": "train"}
+
+
+@pytest.mark.parametrize("use", ["averaging", "push_sum"])
+@pytest.mark.parametrize("mode", [{"mode": "label+features"}, {"mode": "sampled", "samples": 2}])
+@pytest.mark.parametrize("learner", ["centroid", "lda"])
+@pytest.mark.parametrize("epoch", [{}, {"epoch": 40}])
+def test_after_forty_cycles_every_node_predicts_what_the_central_learner_predicts(use, mode, learner, epoch):
+    """Nodes use the precision of the records as the central learner does: both shrink noisy numbers equally."""
+    means = MEANS | {"use": use, "of": "published", "moments": 2 if learner == "lda" else 1} | epoch
+    central = {"name": "central", "use": "optimum", "records": "published", "learner": learner}
+    layers = (PEERS, PUBLISHED | mode, means, MODEL | {"learner": learner}, central)
+    run = finished(learning_tree(*layers, data=SEVEN, nodes={"records": 1}, cycles=41))
+    model, x = run.layer("model"), run.raw.rows.x
+    precision = run.layer("published").precision()
+    assert not precision.exact
+    one = run.layer("central").scores(np.zeros(1, np.int32), x)
+    np.testing.assert_allclose(
+        model.scores(everyone(run), x), np.repeat(one, 200, 1), rtol=1e-3, atol=1e-4 * np.ptp(one)
+    )
+    assert (classify(model.scores(everyone(run), x)) == classify(one)).all()
+    without = [
+        FITS[learner](row, 7, run.raw.features, Settings()) for row in run.layer("means").estimates(everyone(run))
+    ]
+    assert not np.allclose(without[0], model.models(everyone(run))[0], rtol=1e-2)
+
+
+def test_class_means_of_folded_records_of_two_classes_are_refused():
+    two = {"set": "random", "train": 60, "test": 30, "scale": ["minmax", "l1"]}
+    means = MEANS | {"use": "averaging", "of": "published"}
+    with pytest.raises(UserError, match="“centroid” needs class means") as caught:
+        simulation(learning_tree(PEERS, PUBLISHED, means, MODEL, data=two, nodes={"records": 1}))
+    assert caught.value.key == "model.learner"
+    assert "label+features" in caught.value.hint
+    assert "sampled" in caught.value.hint
+    learned = MODEL | {"learner": "lda"}
+    run = finished(learning_tree(PEERS, PUBLISHED, means | {"moments": 2}, learned, data=two, nodes={"records": 1}))
+    assert run.layer("model").models(everyone(run)).any()
+
+
+def test_a_model_uses_the_number_of_nodes_of_the_epoch_of_its_estimate_whenever_it_is_looked_at():
+    joins = {"kind": "join", "share": 0.5, "from": 4, "until": 4}
+    layers = (
+        PEERS,
+        PUBLISHED | {"mode": "label+features"},
+        MEANS | {"use": "averaging", "of": "published", "epoch": 3},
+    )
+    tables = {"data": SEVEN, "nodes": {"records": 1}, "cycles": 6, "churn": joins}
+    always = simulation(learning_tree(*layers, MODEL, **tables))
+    seldom = simulation(learning_tree(*layers, MODEL, **tables, observe={"every": 6, "nodes": 10}))
+    for cycle, _ in zip(always, seldom, strict=True):
+        nodes = np.flatnonzero(always.layer("means").known(everyone(always))).astype(np.int32)
+        counts = always.layer("means").participants(nodes)
+        assert (nodes.size, *set(counts.tolist())) == ((0,) if cycle < 3 else (100, 100) if cycle < 6 else (200, 200))
+        assert always.layer("means").started == (100 if cycle < 4 else 200)
+        if cycle == 5:
+            assert (always.layer("model").models(nodes) == seldom.layer("model").models(nodes)).all()
 
 
 def test_models_follow_the_estimates_and_only_nodes_with_an_estimate_have_one():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from golfsim.audit.bounds import limits
 from golfsim.core import rng as counters
 from golfsim.core.errors import UserError
+from golfsim.privacy.strings import rare_ones
 from protocols.anonml.histograms import (
     KINDS,
     Perturbation,
@@ -30,7 +31,6 @@ from protocols.anonml.histograms import (
     perturbation,
     plan_of,
     project,
-    rare_ones,
     record_epsilon,
     report,
     reports_of,

@@ -184,7 +184,7 @@ ONE_MISTAKE = {
     ),
     "a bad element of a list": (
         changed(('"l1"]', '\n  "l7",\n]')),
-        's.toml:8: data.scale.1: expected "minmax", "l1", "l2", "clip-l2" or "bias"; got "l7"',
+        's.toml:8: data.scale.1: expected "minmax", "pool", "l1", "l2", "clip-l2" or "bias"; got "l7"',
     ),
     "a misspelt choice": (
         changed(('"pegasos"', '"Pegasus"')),

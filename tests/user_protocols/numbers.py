@@ -8,6 +8,7 @@ from pydantic import Field
 from golfsim.core.rng import uniform
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Layer, LayerConfig, Protocol
+from golfsim.protocol.moments import Precision
 from golfsim.protocol.records import Published, Records
 
 
@@ -29,6 +30,9 @@ class Given(Protocol[GivenConfig]):
     def values(self, world, nodes, second):
         width = self.value_width(second)
         return np.stack([f + uniform(self.key("given"), nodes, k=f) for f in range(width)], axis=1)
+
+    def memory(self, world):
+        return 0
 
     def observe(self, world):
         return {"width": self.config.width}
@@ -78,6 +82,12 @@ class Sums(Published[SumsConfig]):
                 if second:
                     own[1 + 2 * c + c * d :] += np.outer(x, x)[upper]
         return found
+
+    def precision(self):
+        return Precision()
+
+    def memory(self, world):
+        return 0
 
     def observe(self, world):
         return {"width": float(self.value_width(False))}

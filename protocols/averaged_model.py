@@ -92,8 +92,8 @@ class AveragedModel(Learner[AveragedModelConfig]):
 
     def memory_of_scores(self, nodes: int, records: int) -> int:
         """Return the bytes of estimates and models of these nodes, and of records with a constant."""
-        of, averages = self._records, self.config.averages
-        width = of.value_width(averages.config.moments == 2)
+        of = self._averaged()
+        width = of.value_width(self.config.averages.config.moments == 2)
         models = size_of((12, nodes, of.models, of.features + 1))
         return models + size_of((np.float64, 2, nodes, width), (np.float32, records, of.features + 1))
 

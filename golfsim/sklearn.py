@@ -31,7 +31,7 @@ Layers = list[dict[str, Any]]
 
 STRATEGIES = ("golf", "data_perturbation", "gradient_perturbation", "regularised_erm", "group_aggregation")
 MODES = {  # the first mode is the default
-    "data_perturbation": ("per-class", "joint", "label+features"),
+    "data_perturbation": ("per-class", "joint", "label+features", "sampled"),
     "regularised_erm": ("objective", "output"),
 }
 FITTED = ("regularised_erm", "group_aggregation")  # by an exact solver, not by descent; the noise needs L2 norm 1
@@ -74,8 +74,8 @@ class GossipClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The possible labels, known without using the records; `fit` refuses any other label. None: the labels of the
         training records, which is a query without noise; then the guarantee is “not private”.
     mode : str, optional
-        “per-class” (default), “joint” or “label+features” for data_perturbation; “objective” (default) or “output” for
-        regularised_erm.
+        “per-class” (default), “joint”, “label+features” or “sampled” for data_perturbation; “objective” (default) or
+        “output” for regularised_erm.
     learner : {"pegasos", "logistic", "mean"}
         How a record changes a model, for golf, data_perturbation and gradient_perturbation.
     lam : float or “published-cv”, optional

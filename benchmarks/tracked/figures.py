@@ -68,6 +68,17 @@ class Faults(Section):
         return self.value(rows, "of faultless", nodes=nodes)
 
 
+class Averages(Section):
+    section = "averages"
+    params = ("averaging", "push_sum")
+    param_names = ("protocol",)
+
+    def track_rate(self, rows, name):
+        return self.value(rows, "node-cycles/s", name=f"{name}, 8 numbers")
+
+    track_rate.unit = "node-cycles/s"
+
+
 class Models(Section):
     section = "models"
     params = (1, 2)
@@ -106,6 +117,16 @@ class Strategies(Section):
         return self.value(rows, "numbers/s", name="published numbers")
 
     track_published.unit = "numbers/s"
+
+    def track_published_by_response(self, rows):
+        return self.value(rows, "symbols/s", name="published symbols, ε = 10")
+
+    track_published_by_response.unit = "symbols/s"
+
+    def track_published_as_subsets(self, rows):
+        return self.value(rows, "symbols/s", name="published symbols, ε = 1")
+
+    track_published_as_subsets.unit = "symbols/s"
 
     def track_fits_of_sklearn(self, rows):
         return next(row["× sklearn"] for row in rows if "× sklearn" in row)

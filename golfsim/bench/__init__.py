@@ -11,6 +11,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "memory": gossip.memory,
     "protocols": gossip.protocols,
     "faults": gossip.faults,
+    "averages": gossip.averages,
     "models": gossip.large_models,
     "observing": start.observing,
     "strategies": strategies.rows,

@@ -20,6 +20,7 @@ HARD = {
     "churn": [{"kind": "lognormal", "online": 0.9, "mu": 5.0, "sigma": 1.0}],
 }
 FEWEST, MOST = 6, 16  # cycles per measurement: work that overlaps with the next cycle appears from the second on
+AVERAGED = 100_000  # nodes
 SETTLED = 25  # cycles until as many messages arrive as are sent
 
 
@@ -98,6 +99,17 @@ def faults() -> Iterator[Row]:
         yield {"name": "Golf over Newscast, faults", "nodes": nodes, "node-cycles/s": rate, "of faultless": share}
 
 
+def averages(numbers: int = 8) -> Iterator[Row]:
+    """Measure averaging and push-sum on one thread. They average models that Golf makes in the first cycle."""
+    for use in ("averaging", "push_sum"):
+        means = {"name": "means", "use": use, "peers": "peers", "of": "learning"}
+        with tempfile.TemporaryDirectory() as folder:
+            simulation = Simulation(_synthetic(Path(folder), AVERAGED, numbers, 2, [GOLF | {"until": 1}, means]))
+        count = at_a_time(AVERAGED)
+        rate = round(AVERAGED * count / best_of(cycles(simulation, count)))
+        yield {"name": f"{use}, {numbers} numbers", "nodes": AVERAGED, "node-cycles/s": rate}
+
+
 def large_models(nodes: int = 8000, features: int = 784, classes: int = 10) -> Iterator[Row]:
     """Measure Golf with models of the size of MNIST, relative to the speed of memory.
 
@@ -106,19 +118,19 @@ def large_models(nodes: int = 8000, features: int = 784, classes: int = 10) -> I
     each = 4 * features * (3 * classes + 1)
     for threads in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
-            simulation = Simulation(_synthetic(Path(folder), nodes, features, classes), threads=threads)
+            simulation = Simulation(_synthetic(Path(folder), nodes, features, classes, [GOLF]), threads=threads)
         seconds = race({"golf": simulation.step, "copy": copying()})
         share = each * nodes / seconds["golf"] / (2 * COPY_BYTES / seconds["copy"])
         row = {"name": f"Golf, {features} × {classes}", "nodes": nodes, "threads": threads}
         yield row | {"node-cycles/s": round(nodes / seconds["golf"]), "of memory copy": round(share, 2)}
 
 
-def _synthetic(folder: Path, nodes: int, features: int, classes: int) -> Any:
+def _synthetic(folder: Path, nodes: int, features: int, classes: int, layers: list[dict[str, Any]]) -> Any:
     rng = np.random.default_rng(1)
     file = folder / "records.npz"
     np.savez(file, x=rng.random((nodes + 10, features), np.float32), y=np.arange(nodes + 10) % classes)
     data = {"file": str(file), "scale": ["l1"], "test": 10}
-    return scenario(nodes, [UNIFORM, GOLF], {"data": data, "nodes": {"records": 1}})
+    return scenario(nodes, [UNIFORM, *layers], {"data": data, "nodes": {"records": 1}})
 
 
 def growth() -> Iterator[Row]:
@@ -129,6 +141,6 @@ def growth() -> Iterator[Row]:
     for features, classes in ((10, 2), (57, 2), (200, 2), (784, 2), (57, 3), (57, 10), (784, 10)):
         nodes = max(1000, 2_000_000 // (features * (1 if classes == 2 else classes)))
         with tempfile.TemporaryDirectory() as folder:
-            simulation = Simulation(_synthetic(Path(folder), nodes, features, classes))
+            simulation = Simulation(_synthetic(Path(folder), nodes, features, classes, [GOLF]))
         row = {"name": "Golf by model", "features": features, "classes": classes, "nodes": nodes}
         yield row | {"ns per node": round(best_of(simulation.step) / nodes * 1e9)}

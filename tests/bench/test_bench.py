@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from golfsim import bench
-from golfsim.bench import bare, gossip, start, timing
+from golfsim.bench import bare, gossip, start, strategies, timing
+from golfsim.protocol.symbols import symbols_of
 
 FIGURES = Path(__file__).parents[2] / "benchmarks" / "tracked" / "figures.py"
 SMALL = (40, 60)
@@ -19,6 +20,7 @@ SMALL = (40, 60)
 def _small(monkeypatch):
     monkeypatch.setattr(gossip, "SIZES", SMALL)
     monkeypatch.setattr(gossip, "SETTLED", 2)
+    monkeypatch.setattr(gossip, "AVERAGED", 40)
     monkeypatch.setattr(start, "MANY", 600)
     monkeypatch.setattr(timing, "SECONDS_A_CASE", 0.0)
     monkeypatch.setattr(timing, "FEWEST_TRIES", 1)
@@ -41,7 +43,9 @@ def test_asv_keeps_something_of_every_section():
 
 @pytest.mark.needs_jit
 @pytest.mark.usefixtures("_small")
-@pytest.mark.parametrize("section", ["protocols", "faults", "observing", pytest.param("large", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "section", ["protocols", "faults", "averages", "observing", pytest.param("large", marks=pytest.mark.long)]
+)
 def test_every_figure_that_asv_keeps_is_among_those_measured(section):
     rows = [{"section": section} | row for row in bench.measure([section])]
     kinds = {kind: names for kind, names in tracked().items() if kind.section == section}
@@ -53,6 +57,21 @@ def test_every_figure_that_asv_keeps_is_among_those_measured(section):
             value = getattr(kind(), name)(rows, *values)
             assert value >= 0
             assert math.isfinite(value)
+
+
+@pytest.mark.needs_jit
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize(("epsilon", "named"), [(10.0, 1), (1.0, 2109)])
+def test_symbols_are_published_through_the_channels_that_the_figures_name(epsilon, named, monkeypatch):
+    layers = []
+    sampled = importlib.import_module("protocols.data_perturbation.sampled")
+    original = sampled.sampled
+    monkeypatch.setattr(sampled, "sampled", lambda **keys: layers.append(original(**keys)) or layers[-1])
+    row = strategies.published_symbols(epsilon)
+    assert row["name"] == f"published symbols, ε = {epsilon:g}"
+    assert row["symbols/s"] > 0
+    _, ends = symbols_of(layers[0].x, np.arange(2000))
+    assert (np.diff(ends, prepend=0) == named).all()
 
 
 @pytest.mark.needs_jit

@@ -23,7 +23,7 @@ from golfsim.scenario import in_memory
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
 from golfsim.sklearn import FITTED, MODES, STRATEGIES, GossipClassifier
-from protocols.data_perturbation import DataPerturbationConfig
+from protocols.data_perturbation.protocol import DataPerturbationConfig
 from protocols.golf import GolfConfig
 from protocols.random_walk import WalkConfig
 

@@ -5,7 +5,7 @@ import math
 import naive
 import numpy as np
 import pytest
-from helpers import ALPHA, at_cycle, make_layer, make_raw, make_world
+from helpers import ALPHA, at_cycle, make_layer, make_raw, make_world, needs_jit
 from scipy.stats import norm as normal
 
 from golfsim.protocol import moments
@@ -90,6 +90,7 @@ def test_the_moments_of_raw_records_are_sums(rng):
         assert row == pytest.approx(expected, rel=1e-12)
 
 
+@needs_jit
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -121,6 +122,7 @@ def _signed(blocks):
     return blocks[1:] - blocks[:1] if len(blocks) == 2 else 2 * blocks - blocks.sum(axis=0)
 
 
+@needs_jit
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("classes", [2, 4])

@@ -89,5 +89,8 @@ class Sums(Published[SumsConfig]):
     def memory(self, world):
         return 0
 
+    def released(self):
+        return self.rows.x.ravel().astype(np.float64)
+
     def observe(self, world):
         return {"width": float(self.value_width(False))}

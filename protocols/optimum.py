@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.learning import optimum
 from golfsim.learning.closed_form import FITS, lacking, refuse_unknown
-from golfsim.learning.lambda_choice import GRID, fitted, published_lambda, published_learner, refuse_private
+from golfsim.learning.lambda_choice import (
+    GRID,
+    SHRINKS,
+    Choice,
+    Offer,
+    fitted,
+    published_lambda,
+    published_learner,
+    refuse_private,
+)
 from golfsim.learning.updates import LEARNERS
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
@@ -43,6 +52,12 @@ class OptimumConfig(LayerConfig):
         description="the regularisation λ; “published-cv” chooses λ on held-out published records, which spends no "
         "privacy budget",
     )
+    shrink: Annotated[float, Field(ge=0, le=100)] | Literal["published-cv"] = Field(
+        1.0,
+        description="centroid, lda: how strongly class means are moved to the common mean; 1: as the known noise asks "
+        "for, 0: not at all; “published-cv” chooses from 0, 1/2, 1, 2 and 4 on held-out published records, which "
+        "spends no privacy budget",
+    )
     tolerance: float = Field(
         1e-3,
         gt=0,
@@ -50,6 +65,12 @@ class OptimumConfig(LayerConfig):
         description="the largest distance of the objective to its minimum, as a share of the objective; the duality "
         "gap proves it",
     )
+
+    @model_validator(mode="after")
+    def _shrinks(self) -> OptimumConfig:
+        if "shrink" in self.model_fields_set and self.learner in LEARNERS:
+            raise ValueError('shrink requires learner = "centroid", "lda" or "best"')
+        return self
 
 
 class Optimum(Learner[OptimumConfig]):
@@ -69,6 +90,11 @@ class Optimum(Learner[OptimumConfig]):
             "The learner that was chosen on published records: 0 is “pegasos”, 1 “logistic”, 2 “mean”, 3 “centroid”, "
             '4 “lda”; with `learner = "best"`.',
         ),
+        Metric(
+            "shrink",
+            'The shrinkage of class means that was chosen on published records; with `shrink = "published-cv"`. It is '
+            "0 if the chosen learner has none.",
+        ),
     )
 
     def setup(self, world: World) -> None:
@@ -85,6 +111,9 @@ class Optimum(Learner[OptimumConfig]):
         if config.learner == "best":
             self._published = refuse_private(records, "the learner", f"{self.name}.learner", "choose a learner")
             self.chosen = -1  # not chosen yet
+        if config.shrink == "published-cv":
+            self._published = refuse_private(records, "the shrinkage", f"{self.name}.shrink", "set shrink to a number")
+            self.shrink = -1.0  # not chosen yet
 
     def memory(self, world: World) -> int:
         """Return the bytes of the model and of a fit."""
@@ -104,34 +133,53 @@ class Optimum(Learner[OptimumConfig]):
         now = fingerprint(rows)
         if now[0] == now[1] or not (now != self.fitted).any():
             return
-        learner, lam = self._chosen(world)
-        if learner is None:
+        choice = self._choice(world)
+        if choice is None:
             return
         self.fitted[:] = now
-        models = self.w.shape[1]
+        learner, models = choice.learner, self.w.shape[1]
         if learner in FITS:
-            model = fitted(self.config.records, world, np.arange(world.nodes, dtype=np.int32), learner)
+            everyone = np.arange(world.nodes, dtype=np.int32)
+            model = fitted(self.config.records, world, everyone, learner, choice.shrink)
             self.w[0], self.bias[0] = model[:, :-1], model[:, -1]
         else:
-            self.w[0] = optimum.fit(rows, models, learner, lam, self.config.tolerance, world.threads, self.name)
+            self.w[0] = optimum.fit(rows, models, learner, choice.lam, self.config.tolerance, world.threads, self.name)
         self.fits += 1
 
-    def _chosen(self, world: World) -> tuple[str | None, float]:
-        """Return the learner and λ; None if there are too few published records to choose them."""
+    def _choice(self, world: World) -> Choice | None:
+        """Return the learner with λ and shrinkage; None if there are too few published records to choose them."""
         config, records = self.config, self.config.records
-        if config.learner == "best":
-            if self.chosen < 0:
-                lams = GRID if config.lam == "published-cv" else (float(config.lam),)
-                offered = tuple(learner for learner in LEARNED if learner in LEARNERS or not lacking(records, learner))
-                choice = published_learner(self._published, world, offered, lams, self.key("lambda"))
+        if config.learner == "best" or (config.learner in FITS and config.shrink == "published-cv"):
+            if not self.fits.any():
+                choice = published_learner(self._published, world, self._offer(), self.key("lambda"))
                 if choice is None:
-                    return None, 0.0
-                self.chosen, self.lam = LEARNED.index(choice.learner), choice.lam
-            return LEARNED[self.chosen], self.lam
+                    return None
+                self._keep(choice)
+            learner = LEARNED[self.chosen] if config.learner == "best" else config.learner
+            return Choice(learner, self.lam, self._shrink())
         if self.lam == 0 and config.learner not in FITS:
-            learner = LEARNERS[config.learner][0]
-            self.lam = published_lambda(records, learner, self.key("lambda"), self.name) or 0.0
-        return config.learner if self.lam > 0 or config.learner in FITS else None, self.lam
+            number = LEARNERS[config.learner][0]
+            self.lam = published_lambda(records, number, self.key("lambda"), self.name) or 0.0
+        return Choice(config.learner, self.lam, self._shrink()) if self.lam > 0 or config.learner in FITS else None
+
+    def _offer(self) -> Offer:
+        config, records = self.config, self.config.records
+        known = tuple(learner for learner in LEARNED if learner in LEARNERS or not lacking(records, learner))
+        return Offer(
+            known if config.learner == "best" else (config.learner,),
+            GRID if config.lam == "published-cv" else (float(config.lam),),
+            SHRINKS if config.shrink == "published-cv" else (float(config.shrink),),
+        )
+
+    def _keep(self, choice: Choice) -> None:
+        """Store what was chosen."""
+        if self.config.learner == "best":
+            self.chosen, self.lam = LEARNED.index(choice.learner), choice.lam
+        if self.config.shrink == "published-cv":
+            self.shrink = choice.shrink
+
+    def _shrink(self) -> float:
+        return self.shrink if self.config.shrink == "published-cv" else float(self.config.shrink)
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return no arrays: the model belongs to no node."""
@@ -164,6 +212,8 @@ class Optimum(Learner[OptimumConfig]):
         found = {"records": float(self.fitted[1] - self.fitted[0])}
         if self.config.lam == "published-cv" and self.config.learner not in FITS:
             found["lambda"] = self.lam
+        if self.config.shrink == "published-cv":
+            found["shrink"] = self.shrink
         return found | ({"learner": float(self.chosen)} if self.config.learner == "best" else {})
 
     def answers(self) -> int:

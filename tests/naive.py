@@ -881,7 +881,7 @@ def block_noise(mode, models, norm, scale, d):
     return each * (to_x**2).sum(), each * (to_blocks[0] ** 2).sum()
 
 
-def shrunk_means(count, counts, squares, blocks, indicator):
+def shrunk_means(count, counts, squares, blocks, indicator, shrink=1.0):
     """Common mean, deviations of the class means, their variances, positive-part James–Stein factors.
 
     A mean of n_m records, whose number has the variance n·v², has the error Σ‖B − e·μ‖²/n_m², and ‖μ̂‖² is too large
@@ -900,7 +900,7 @@ def shrunk_means(count, counts, squares, blocks, indicator):
         deviations.append(mean - common)
         variances.append(variance)
         length = (mean - common) @ (mean - common)
-        factors.append(max(1 - variance / length, 0) if length > 0 else 0.0)
+        factors.append(max(1 - shrink * variance / length, 0) if length > 0 else 0.0)
     return common, np.array(deviations), np.array(variances), np.array(factors)
 
 
@@ -912,9 +912,9 @@ def shrunk_shares(count, counts, indicator):
     return np.maximum(1 / classes + factor * (share - 1 / classes), max(error, 1 / count))
 
 
-def centroid_scores(x, count, counts, squares, blocks, indicator):
+def centroid_scores(x, count, counts, squares, blocks, indicator, shrink=1.0):
     """x·μ − ‖μ‖²/2 of each class, up to a number that is the same for all classes; shares if all means are equal."""
-    common, deviations, _, factors = shrunk_means(count, counts, squares, blocks, indicator)
+    common, deviations, _, factors = shrunk_means(count, counts, squares, blocks, indicator, shrink)
     if all(factor == 0 for factor in factors):
         return np.array([shrunk_shares(count, counts, indicator) for _ in x])
     means = common + factors[:, None] * deviations
@@ -933,9 +933,9 @@ def inverse_with_error(matrix, second, count, spread, variance):
     return vectors @ np.diag(inverted) @ vectors.T
 
 
-def lda_scores(x, count, counts, squares, blocks, second, indicator, spread, variance):
+def lda_scores(x, count, counts, squares, blocks, second, indicator, spread, variance, shrink=1.0):
     """Log-densities of Gaussians with one covariance, plus log shares, up to a number equal for all classes."""
-    common, deviations, errors, factors = shrunk_means(count, counts, squares, blocks, indicator)
+    common, deviations, errors, factors = shrunk_means(count, counts, squares, blocks, indicator, shrink)
     d, within = len(common), second / count - np.outer(common, common)
     for n, deviation, error in zip(counts, deviations, errors, strict=True):
         if deviation.any():

@@ -30,6 +30,7 @@ class Settings(NamedTuple):
 
     precision: Precision = Precision()
     nodes: float = 1.0  # 1: the numbers are sums
+    shrink: float = 1.0  # how strongly class means are moved to the common mean; 1: as the known noise asks for
 
 
 class Moments(NamedTuple):
@@ -86,8 +87,8 @@ def unpack(numbers: Array, classes: int, features: int, nodes: float = 1.0) -> M
     return Moments(float(number[0]), counts, squares, blocks.reshape(classes, features), second)
 
 
-def means_of(moments: Moments, precision: Precision) -> Means:
-    """Return the means of the classes, and the variance of their estimates.
+def means_of(moments: Moments, precision: Precision, shrink: float = 1.0) -> Means:
+    """Return the means of the classes, and the variance of their estimates; the factors are for `shrink` times it.
 
     A class whose estimated number of records is at most its own standard error gets the common mean.
     """
@@ -106,8 +107,9 @@ def means_of(moments: Moments, precision: Precision) -> Means:
         left = moments.squares + (doubt - counts) * _dots(means, means)
         variance = np.where(sound, np.maximum(left, 0.0) / np.where(sound, divisor, 1.0), np.inf)
     lengths = _dots(deviation, deviation)
-    kept = lengths > variance
-    factor = np.where(kept, 1 - np.where(kept, variance, 0.0) / np.where(kept, lengths, 1.0), 0.0)
+    removed = shrink * variance if shrink > 0 else np.zeros(counts.size)
+    kept = lengths > removed
+    factor = np.where(kept, 1 - np.where(kept, removed, 0.0) / np.where(kept, lengths, 1.0), 0.0)
     return Means(common, deviation, variance, factor, counts, _shares(moments, error))
 
 
@@ -132,7 +134,7 @@ def centroid(numbers: Array, classes: int, features: int, settings: Settings) ->
     moments = unpack(numbers, classes, features, settings.nodes)
     if moments.number <= 0:
         return _models(np.zeros((classes, features)), np.zeros(classes))
-    means = means_of(moments, settings.precision)
+    means = means_of(moments, settings.precision, settings.shrink)
     w = means.factor[:, None] * means.deviation
     bias = -_dots(w, w) / 2 - _dots(w, means.common)
     return _models(w, bias if means.factor.any() else means.share)
@@ -148,7 +150,7 @@ def lda(numbers: Array, classes: int, features: int, settings: Settings) -> Arra
         return _models(np.zeros((classes, features)), np.zeros(classes))
     if not precision.counted:
         return _least_squares(moments, precision)
-    means = means_of(moments, precision)
+    means = means_of(moments, precision, settings.shrink)
     w = means.factor[:, None] * means.deviation
     solved = _divided(_within(moments, means), w, moments, precision)
     return _models(solved, -_dots(solved, w) / 2 - _dots(solved, means.common) + log_of(means.share))

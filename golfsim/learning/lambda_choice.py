@@ -1,4 +1,4 @@
-"""Choose λ, or the learner, on published records.
+"""Choose λ, the shrinkage of class means, or the learner, on published records.
 
 These can be used without limit, so this spends no privacy budget.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 GRID = tuple(10.0**exponent for exponent in range(-6, 3))
+SHRINKS = (1.0, 0.0, 0.5, 2.0, 4.0)  # the first of equally good ones is chosen
 HELD_OUT = 0.2
 PASSES = 5
 
@@ -67,16 +68,33 @@ def refuse_private(records: Records[Any], what: str, key: str, instead: str) -> 
 
 
 class Choice(NamedTuple):
-    """A learner and its λ."""
+    """A learner with its λ or its shrinkage; 0 in the place of a setting that it does not have."""
 
     learner: str
-    lam: float
+    lam: float = 0.0
+    shrink: float = 0.0
 
 
-def published_learner(
-    records: Published[Any], world: World, learners: tuple[str, ...], lams: tuple[float, ...], key: np.uint64
-) -> Choice | None:
-    """Return the learner and λ whose model agrees best with held-out published records.
+class Offer(NamedTuple):
+    """What to choose from."""
+
+    learners: tuple[str, ...]
+    lams: tuple[float, ...] = ()  # for learners that have λ
+    shrinks: tuple[float, ...] = (1.0,)  # for learners in closed form
+
+    def choices(self) -> list[Choice]:
+        """Return all choices, the first of equally good ones first."""
+        found = []
+        for learner in self.learners:
+            if learner in FITS:
+                found += [Choice(learner, shrink=shrink) for shrink in self.shrinks]
+            else:
+                found += [Choice(learner, lam) for lam in (self.lams[:1] if learner == "mean" else self.lams)]
+        return found
+
+
+def published_learner(records: Published[Any], world: World, offer: Offer, key: np.uint64) -> Choice | None:
+    """Return the choice whose model agrees best with held-out published records.
 
     All published records of a fifth of the nodes are held out. The result is None if fewer than two nodes have
     published records. Of equally good learners the first one is returned.
@@ -87,10 +105,8 @@ def published_learner(
         The published records.
     world : World
         The world.
-    learners : tuple of str
-        The learners to choose from.
-    lams : tuple of float
-        The λ to choose from, for learners that have one.
+    offer : Offer
+        What to choose from.
     key : uint64
         The key of the draws.
     """
@@ -102,22 +118,23 @@ def published_learner(
     test, training = (np.sort(part) for part in np.split(nodes, [max(int(HELD_OUT * nodes.size), 1)]))
     x, label = records.decoded(ranges(rows.first[test], rows.stop[test]))
     passes = _in_passes(ranges(rows.first[training], rows.stop[training]), key)
-    choices, agreement = [], []
-    for learner in learners:
-        for lam in (0.0,) if learner in FITS else lams[:1] if learner == "mean" else lams:
-            choices.append(Choice(learner, lam))
-            if learner in FITS:
-                agreement.append(_agreement_in_closed_form(records, world, training, learner, x, label))
-            else:
-                rule = Rule(LEARNERS[learner][0], lam, True)
-                agreement.append(_agreement(passes, rows, rule, records.models, x, label))
+    choices, agreement = offer.choices(), []
+    for choice in choices:
+        if choice.learner in FITS:
+            agreement.append(_agreement_in_closed_form(records, world, training, choice, x, label))
+        else:
+            rule = Rule(LEARNERS[choice.learner][0], choice.lam, True)
+            agreement.append(_agreement(passes, rows, rule, records.models, x, label))
     return choices[int(np.argmax(agreement))]
 
 
-def fitted(records: Records[Any], world: World, nodes: NDArray[np.int32], learner: str) -> NDArray[np.float64]:
+def fitted(
+    records: Records[Any], world: World, nodes: NDArray[np.int32], learner: str, shrink: float = 1.0
+) -> NDArray[np.float64]:
     """Return the model [models, features + 1] in closed form of the records of some nodes."""
     numbers = summed(records, world, nodes, SECOND[learner])
-    return FITS[learner](numbers, records.classes, records.features, Settings(records.precision()))
+    settings = Settings(records.precision(), shrink=shrink)
+    return FITS[learner](numbers, records.classes, records.features, settings)
 
 
 def _in_passes(training: NDArray[np.int64], key: np.uint64) -> NDArray[np.int64]:
@@ -129,12 +146,12 @@ def _agreement_in_closed_form(
     records: Records[Any],
     world: World,
     training: NDArray[np.int32],
-    learner: str,
+    choice: Choice,
     x: NDArray[np.float32],
     label: NDArray[np.int32],
 ) -> float:
     """Return the share of records with whose label a model agrees that was fitted to the records of other nodes."""
-    w = fitted(records, world, training, learner).astype(np.float32)
+    w = fitted(records, world, training, choice.learner, choice.shrink).astype(np.float32)
     return float((classify(score(w[None, :, :-1], x) + w[:, -1])[:, 0] == label).mean())
 
 

@@ -55,18 +55,20 @@ def parts(numbers, classes, features):
     number=st.sampled_from([6, 30, 400]),
     noise=st.sampled_from([0.05, 0.3, 2.0]),
     answers=st.sampled_from([0.0, 0.05, 0.5, 3.0]),
+    shrink=st.sampled_from([0.0, 0.5, 1.0, 4.0]),
 )
-def test_both_fits_are_those_of_the_references(seed, classes, number, noise, answers):
+def test_both_fits_are_those_of_the_references(seed, classes, number, noise, answers, shrink):
     numbers, precision, x = noisy(seed, classes, 3, number, noise, answers)
     count, counts, squares, blocks, second = parts(numbers, classes, 3)
     sound = counts * (counts - 1) + count * answers**2 > 1e-9  # not: a class of one record, whose variance is unknown
     if not sound[counts > answers * np.sqrt(count)].all():
         return
-    ours = scores(centroid(numbers, classes, 3, Settings(precision)), x)
-    theirs = naive.centroid_scores(x, count, counts, squares, blocks, answers)
+    settings = Settings(precision, shrink=shrink)
+    ours = scores(centroid(numbers, classes, 3, settings), x)
+    theirs = naive.centroid_scores(x, count, counts, squares, blocks, answers, shrink)
     assert np.subtract(*compared(ours, theirs)) == pytest.approx(0, abs=1e-9)
-    ours = scores(lda(numbers, classes, 3, Settings(precision)), x)
-    theirs = naive.lda_scores(x, count, counts, squares, blocks, second, answers, noise**2, noise**2)
+    ours = scores(lda(numbers, classes, 3, settings), x)
+    theirs = naive.lda_scores(x, count, counts, squares, blocks, second, answers, noise**2, noise**2, shrink)
     assert np.subtract(*compared(ours, theirs)) == pytest.approx(0, abs=1e-6)
     unknown = Settings(precision._replace(counted=False))
     ours = scores(lda(numbers, classes, 3, unknown), x)

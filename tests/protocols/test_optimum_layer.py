@@ -8,7 +8,7 @@ from helpers import learning_tree, simulation
 from golfsim.core.errors import UserError
 from golfsim.learning import closed_form, lambda_choice
 from golfsim.learning.closed_form import FITS
-from golfsim.learning.lambda_choice import GRID
+from golfsim.learning.lambda_choice import GRID, SHRINKS
 from golfsim.protocol import moments
 from protocols.data_perturbation import DataPerturbation
 from protocols.optimum import LEARNED
@@ -122,11 +122,12 @@ LABELLED = PUBLISHED | {"mode": "label+features"}
 SEVEN = {"set": "segmentation", "train": 200, "test": 60, "scale": ["minmax", "l1"], "bounds": "train"}
 
 
-def chosen_by(learner, published=LABELLED, epsilon=20.0, lam=1e-4, threads=1, **tables):
+def chosen_by(learner, published=LABELLED, epsilon=20.0, lam=1e-4, shrink=None, threads=1, **tables):
     """A run of the optimum on what a layer publishes, or on raw records."""
     layers = [published | {"epsilon": epsilon}] if published else []
     records = "published" if published else "raw"
     layers.append({"name": "best", "use": "optimum", "records": records, "learner": learner, "lambda": lam})
+    layers[-1] |= {} if shrink is None else {"shrink": shrink}
     observe = {"every": 1, "nodes": "all"}
     given = {"data": SEVEN, "nodes": {"records": 1}, "cycles": 2, "observe": observe} | tables
     made = simulation(learning_tree(*layers, **given), threads=threads)
@@ -198,9 +199,32 @@ def test_the_best_learner_is_that_which_agrees_most_often_with_held_out_labels(m
     for number, learner in enumerate(("centroid", "lda"), start=3):
         with monkeypatch.context() as patched:
             patched.setattr(lambda_choice, "_agreement", lambda *_: 0.5)
-            right = lambda records, world, nodes, name, x, label, wanted=learner: float(name == wanted)  # noqa: E731
+            right = lambda records, world, nodes, choice, x, label, w=learner: float(choice.learner == w)  # noqa: E731
             patched.setattr(lambda_choice, "_agreement_in_closed_form", right)
             assert logged(chosen_by("best"), "best", "learner").tolist() == [number] * 2
+
+
+@pytest.mark.parametrize("learner", ["centroid", "lda", "best"])
+def test_the_shrinkage_is_that_which_agrees_most_often_with_held_out_labels(monkeypatch, learner):
+    """One shrinkage is given a model that is always right, as only it can be."""
+    wanted = SHRINKS[3]
+    monkeypatch.setattr(lambda_choice, "_agreement", lambda *_: 0.5)
+    right = lambda records, world, nodes, choice, x, label: float(choice.shrink == wanted)  # noqa: E731
+    monkeypatch.setattr(lambda_choice, "_agreement_in_closed_form", right)
+    made = chosen_by(learner, shrink="published-cv")
+    best = made.layer("best")
+    assert logged(made, "best", "shrink").tolist() == [wanted] * 2
+    given = chosen_by("centroid" if learner == "best" else learner, shrink=wanted).layer("best")
+    assert best.w.tobytes() == given.w.tobytes()
+    assert best.w.tobytes() != chosen_by("lda" if learner == "lda" else "centroid").layer("best").w.tobytes()
+
+
+def test_the_shrinkage_is_not_chosen_on_private_records():
+    with pytest.raises(UserError, match="choosing the shrinkage on private records") as caught:
+        chosen_by("centroid", None, shrink="published-cv")
+    assert caught.value.key == "best.shrink"
+    with pytest.raises(UserError, match="shrink requires learner"):
+        chosen_by("pegasos", shrink=0.5)
 
 
 def test_no_learner_is_chosen_on_private_records_or_on_those_of_one_node():

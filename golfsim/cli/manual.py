@@ -14,12 +14,13 @@ METRICS = "metrics"
 GENERATED = {GENERAL: "Scenario reference", METRICS: "Metrics"}  # pages that come from the code
 # What the pages use of LaTeX, for a terminal. A test fails where a page uses more.
 SYMBOLS = {
-    "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr", "cdot": "·", "delta": "δ", "det": "det", "ell": "ℓ",
-    "eta": "η", "exp": "exp", "ge": "≥", "in": "∈", "kappa": "κ", "lambda": "λ", "ldots": "…", "le": "≤",
-    "leftarrow": "←", "ln": "ln", "max": "max", "mid": "|", "min": "min", "nabla": "∇", "notin": "∉", "nu": "ν",
-    "otimes": "⊗", "pm": "±", "prod": "Π", "qquad": "  ", "setminus": "∖", "sigma": "σ", "sim": "~", "sum": "Σ",
-    "tau": "τ", "varepsilon": "ε",
+    "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr", "approx": "≈", "cdot": "·", "delta": "δ", "det": "det",
+    "ell": "ℓ", "eta": "η", "exp": "exp", "ge": "≥", "in": "∈", "int": "∫", "kappa": "κ", "lambda": "λ", "ldots": "…",
+    "le": "≤", "leftarrow": "←", "ln": "ln", "max": "max", "mid": "|", "min": "min", "mu": "μ", "nabla": "∇",
+    "notin": "∉", "nu": "ν", "otimes": "⊗", "pi": "π", "pm": "±", "prod": "Π", "qquad": "  ", "setminus": "∖",
+    "sigma": "σ", "sim": "~", "sum": "Σ", "tau": "τ", "times": "×", "top": "T", "varepsilon": "ε", "varphi": "φ",
 }  # fmt: skip
+ACCENTS = {"bar": "\u0304", "hat": "\u0302", "tilde": "\u0303"}  # marks above a letter
 DROPPED = re.compile(r"\\(?:left|right)(?![A-Za-z])|&|\\(?:begin|end)\{aligned\}")
 RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
 LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -88,11 +89,15 @@ def unicode_of(tex: str) -> str:
     """Return a formula in Unicode, as far as lines of text allow: n_i and e^(ε/2) stay as they are."""
     tex = DROPPED.sub("", " ".join(tex.split())).strip().replace("\\\\", "\n")
     tex = re.sub(r"\\lVert\s*|\s*\\rVert", "‖", re.sub(r"\\[,; ]", " ", tex))
-    tex = re.sub(r"\\([A-Za-z]+)(?![A-Za-z{])", lambda found: SYMBOLS.get(found[1], found[1]), tex)
+    tex = re.sub(r"\\([A-Za-z]+)(?![A-Za-z{])", lambda found: SYMBOLS.get(found[1], found[0]), tex)
+    accents = "|".join(ACCENTS)
+    tex = re.sub(rf"\\({accents})\s*(\w)", lambda found: found[2] + ACCENTS[found[1]], tex)
     before = ""
     while tex != before:  # from the innermost braces outwards
         before = tex
         tex = re.sub(rf"\\[dt]?frac{GROUP}{GROUP}", lambda found: f"{_product(found[1])}/{_divisor(found[2])}", tex)
+        tex = re.sub(rf"\\binom{GROUP}{GROUP}", lambda found: f"C({found[1]}, {found[2]})", tex)
+        tex = re.sub(rf"\\widehat{GROUP}", lambda found: f"est({found[1]})", tex)
         tex = re.sub(rf"\\sqrt{GROUP}", lambda found: f"√{_symbol(found[1])}", tex)
         tex = re.sub(rf"\\(?:text|mathrm|operatorname){GROUP}", lambda found: found[1], tex)
         tex = re.sub(rf"\^{GROUP}", lambda found: f"^{_symbol(found[1])}", tex)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def needed(
-    frame: pd.DataFrame, reference: str, share: float = 0.9, epsilon: str | None = None, by: str = "case",
+    frame: pd.DataFrame, reference: str | float, share: float = 0.9, epsilon: str | None = None, by: str = "case",
     metric: str = "accuracy",
 ) -> pd.DataFrame:  # fmt: skip
     """Return the smallest ε from which on each strategy has a share of the metric of a reference.
@@ -28,8 +28,8 @@ def needed(
     ----------
     frame : DataFrame
         The log, as `golfsim.load` returns it.
-    reference : str
-        The strategy whose metric is the reference.
+    reference : str or float
+        The strategy whose metric is the reference: a value of `by`.
     share : float
         The share of the metric of the reference that is wanted.
     epsilon : str, optional
@@ -51,9 +51,9 @@ def needed(
     found = []
     for panel, part in numbers.facets(frame, metric, [x, by]):
         rows = ends(part, metric, [by, x])
-        known = [str(name) for name in rows[by].dropna().unique()]
+        known = rows[by].dropna().unique().tolist()
         if reference not in known:
-            raise UserError(f"no strategy is called “{reference}”", hint=listed(reference, known))
+            raise UserError(f"no strategy is called “{reference}”", hint=listed(str(reference), list(map(str, known))))
         wanted = share * float(rows.loc[rows[by] == reference, "value"].mean())
         for name in known:
             own = rows[rows[by] == name]

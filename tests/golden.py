@@ -113,7 +113,9 @@ MORE = {
         cycles=3,
     ),
     "optimum, best of two classes": lambda: learning(
-        published(), {"name": "subject", "use": "optimum", "records": "published", "learner": "best"}, cycles=3
+        published(),
+        {"name": "subject", "use": "optimum", "records": "published", "learner": "best", "shrink": "published-cv"},
+        cycles=3,
     ),
     "regularised_erm, huber, three classes": lambda: learning(erm(loss="huber"), data=THREE, cycles=3),
     "regularised_erm, lasso": lambda: learning(erm(penalty="lasso"), cycles=3),

@@ -392,8 +392,10 @@ def test_no_page_shows_latex_in_a_terminal():
         text = manual.CODE.sub("", manual.text_of(name))
         assert not re.search(r"\$|\\[a-zA-Z]", text), name
     formulas = "".join(manual.CODE.sub("", page.read_text(encoding="utf-8")) for page in DOCS.glob("*.md"))
-    handled = {"aligned", "begin", "end", "frac", "lVert", "left", "operatorname", "rVert", "right", "sqrt", "text"}
+    handled = {"aligned", "begin", "binom", "end", "frac", "lVert", "left", "mathrm", "operatorname", "rVert", "right"}
+    handled |= {"sqrt", "text", "tfrac", "widehat", *manual.ACCENTS}
     assert set(re.findall(r"\\([A-Za-z]+)", formulas)) <= set(manual.SYMBOLS) | handled
+    assert manual.unicode_of(r"\binom{n-1}{k} \hat\mu \widehat{x x^\top}") == "C(n−1, k) μ\u0302 est(x x^T)"
 
 
 def test_an_error_names_the_page_that_explains_it(golfsim_, learning, tmp_path):

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from golfsim.core.metrics import Metric
 from golfsim.core.rng import uniform
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Layer, LayerConfig, Protocol
 from golfsim.protocol.moments import Precision
 from golfsim.protocol.records import Published, Records
+
+WIDTH = Metric("width", "The number of numbers of a node.")
 
 
 class GivenConfig(LayerConfig):
@@ -23,6 +26,7 @@ class Given(Protocol[GivenConfig]):
 
     Config = GivenConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    metrics = (WIDTH,)
 
     def value_width(self, second):
         return self.config.width * (2 if second else 1)
@@ -49,6 +53,7 @@ class Sums(Published[SumsConfig]):
 
     Config = SumsConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    metrics = (WIDTH,)
 
     @property
     def rows(self):

@@ -143,6 +143,7 @@ def test_the_stated_precision_is_that_of_the_estimates(rng, classes, mode, norm)
     assert stated.counted == (mode in ("label+features", "as-coded") or (classes > 2 and norm == "l1"))
 
 
+@needs_jit
 @pytest.mark.parametrize("samples", [1, 2, 3])
 @pytest.mark.parametrize("channel", ["response", "unary", "subset"])
 @pytest.mark.parametrize("classes", [2, 4])

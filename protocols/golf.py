@@ -13,12 +13,12 @@ from golfsim.core.kernels import OVERLOADED, inlined, kernel, leaf
 from golfsim.core.metrics import Metric
 from golfsim.core.simd import fused, prefetch_item
 from golfsim.core.threads import as_if_one_by_one
+from golfsim.learning.kinds import Rule, learner_of, with_room
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import (
     NORMS,
     SHARING,
     Noise,
-    Rule,
     Sharing,
     copy_model,
     decay_of,
@@ -33,7 +33,7 @@ from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Audited, Disclosure
-from golfsim.protocol.learner import classify, score
+from golfsim.protocol.learner import classify
 from golfsim.protocol.records import refuse_unfit, sign_for
 from golfsim.protocol.symbols import add_named, are_symbols, dot, ground_of, models_of, prefetch
 
@@ -130,6 +130,44 @@ def mix_in(a, i, age_a, b, j, age_b, models, by_age):
     return max(age_a, age_b)
 
 
+def merge_in(rule: Rule, a: Any, i: Any, age_a: Any, b: Any, j: Any, age_b: Any, models: Any, by_age: Any) -> Any:
+    """Merge as `mix_in` does, or by the learner's own kernel if it has one; return the larger age.
+
+    Parameters
+    ----------
+    rule : Rule
+        The update rule, which has the learner.
+    a, b : array of float32, shape (rows, numbers)
+        The models; b is changed in place.
+    i, j : int
+        The first rows of the two models.
+    age_a, age_b : int
+        The ages of the two models.
+    models : int
+        The number of rows per model.
+    by_age : bool
+        Whether the models are weighted by their ages.
+    """
+    learner = learner_of(rule)
+    if learner.merge is None:
+        return mix_in(a, i, age_a, b, j, age_b, models, by_age)
+    learner.merge(learner.Numbers(*rule.numbers), a, i, b, j, share_of(age_a, age_b, by_age), rule.room)
+    return max(age_a, age_b)
+
+
+@overload(merge_in, jit_options=OVERLOADED)
+def _compiled_merge_in(rule, a, i, age_a, b, j, age_b, models, by_age):
+    kernel, numbers = learner_of(rule).merge, learner_of(rule).Numbers
+    if kernel is None:
+        return lambda rule, a, i, age_a, b, j, age_b, models, by_age: mix_in(a, i, age_a, b, j, age_b, models, by_age)
+
+    def merged(rule, a, i, age_a, b, j, age_b, models, by_age):
+        kernel(numbers(*rule.numbers), a, i, b, j, share_of(age_a, age_b, by_age), rule.room)
+        return max(age_a, age_b)
+
+    return merged
+
+
 @leaf
 def clip_model(w, longest):
     """Scale the rows of a model down to the largest allowed length."""
@@ -203,19 +241,19 @@ def take(w, row, age, j, models, rows, how, scratch):
     mine = np.int64(j) * merging.models
     if merging.variant == MU:
         copy_model(models.last, mine, other)
-        other_age = mix_in(w, row, age, other, 0, models.last_age[j], merging.models, merging.by_age)
+        other_age = merge_in(how.rule, w, row, age, other, 0, models.last_age[j], merging.models, merging.by_age)
         new_age = learn(other, 0, other_age, rows, j, how.rule, how.noise, how.budget, fresh)
     else:
         new_age = learn(w, row, age, rows, j, how.rule, how.noise, how.budget, fresh)
     if merging.variant == UM:
         other_age = learn(models.last, mine, models.last_age[j], rows, j, how.rule, how.noise, how.budget, other)
-        new_age = mix_in(other, 0, other_age, fresh, 0, new_age, merging.models, merging.by_age)
+        new_age = merge_in(how.rule, other, 0, other_age, fresh, 0, new_age, merging.models, merging.by_age)
     if merging.variant in (MU, UM):
         copy_model(w, row, other)
         keep_model(other, models.last, mine)
         models.last_age[j] = age
     if merging.variant == ALGORITHM1 and merging.merge == MEAN:
-        new_age = mix_in(fresh, 0, new_age, models.w, mine, models.age[j], merging.models, merging.by_age)
+        new_age = merge_in(how.rule, fresh, 0, new_age, models.w, mine, models.age[j], merging.models, merging.by_age)
     elif merging.merge == MEAN:
         keep_model(fresh, models.w, mine)
     models.age[j] = new_age if merging.merge == MEAN else max(new_age, models.age[j])
@@ -304,6 +342,7 @@ def receive(events, lo, hi, messages, models, rows, how, forgery, old, cycle):
         np.empty(shape, np.float32),
         np.empty(how.merging.cache, np.float32),
     )
+    how = Reception(with_room(how.rule), how.merging, how.noise, how.budget)
     receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle, scratch)
 
 
@@ -542,12 +581,12 @@ class Golf(Descent[GolfConfig]):
     )
 
     def setup(self, world: World) -> None:
-        """Set all models to zero."""
+        """Give all nodes the first model."""
         config = self.config
-        self.allocate(world.nodes)
+        self.allocate(world, world.nodes)
         shape = self.w.shape[1:]
         remembers_last = config.variant in ("mu", "um")
-        self.last = np.zeros((world.nodes if remembers_last else 0, *shape), np.float32)
+        self.last = np.repeat(self._initial[None], world.nodes if remembers_last else 0, axis=0)
         self.last_age = np.zeros(world.nodes if remembers_last else 0, np.int32)
         self.cache = np.zeros((world.nodes, config.cache, *shape), np.float32)
         self.cached = np.zeros(world.nodes if config.cache else 0, np.int32)
@@ -562,12 +601,14 @@ class Golf(Descent[GolfConfig]):
         private = config.epsilon is not None
         if private:
             refuse_unfit(config.records, config.norm, self.name)
+            self.refuse_unbounded()
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon or 0.0, config.rule, config.records.models)
         self.ledger = Ledger(config.schedule, spent, units if private else 0)
         self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
         self._peer_key = self.key("peer")
         usual = config.variant == "algorithm1" and not config.cache and config.clip is None and config.epsilon is None
+        usual = usual and config.learner.linear
         self._plain = usual and int(config.records.capacity().max(initial=0)) <= 1
 
     def memory(self, world: World) -> int:
@@ -579,8 +620,12 @@ class Golf(Descent[GolfConfig]):
         return stored * one + Mailbox.memory(world, one) + nodes * TURN + budget
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
-        """Set the models of these nodes to zero, including the last received one and the cache."""
-        for array in (self.w, self.age, self.last, self.last_age, self.cache):
+        """Give these nodes the first model, also as the last received one; empty the cache."""
+        self.w[nodes] = self._initial
+        if len(self.last):
+            self.last[nodes] = self._initial
+        kept = [self.kept] if hasattr(self, "kept") else []
+        for array in (self.age, self.last_age, self.cache, *kept):
             if len(array):
                 array[nodes] = 0
         if self.cached.size:
@@ -688,7 +733,7 @@ class Golf(Descent[GolfConfig]):
         models = self.config.records.models
         total = np.zeros((len(x), nodes.size, max(models, 2)), np.int32)
         for place in range(self.config.cache):
-            chosen = classify(score(self.cache[nodes, place], x))
+            chosen = classify(self.scores_by(self.cache[nodes, place], x))
             there = self.cached[nodes] > place
             total += (chosen[..., None] == np.arange(max(models, 2))) & there[:, None]
         if models == 1:

@@ -47,6 +47,7 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         super().setup(world)
         config = self.config
         refuse_unfit(config.records, config.norm, self.name)
+        self.refuse_unbounded()
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon, config.rule, config.records.models)
         self.ledger = Ledger(config.schedule, spent, units)

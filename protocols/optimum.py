@@ -22,7 +22,8 @@ from golfsim.learning.lambda_choice import (
     published_learner,
     refuse_private,
 )
-from golfsim.learning.updates import LEARNERS
+from golfsim.learning.loading import make
+from golfsim.learning.optimum import OBJECTIVES
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 
-LEARNED = (*LEARNERS, *FITS)  # what “best” chooses from; the number of a learner is its place here
+LEARNED = (*OBJECTIVES, *FITS)  # what “best” chooses from; the number of a learner is its place here
 
 
 class OptimumConfig(LayerConfig):
@@ -68,7 +69,7 @@ class OptimumConfig(LayerConfig):
 
     @model_validator(mode="after")
     def _shrinks(self) -> OptimumConfig:
-        if "shrink" in self.model_fields_set and self.learner in LEARNERS:
+        if "shrink" in self.model_fields_set and self.learner in OBJECTIVES:
             raise ValueError('shrink requires learner = "centroid", "lda" or "best"')
         return self
 
@@ -121,7 +122,7 @@ class Optimum(Learner[OptimumConfig]):
         vectors = 5 + 2 * optimum.REMEMBERED
         model = size_of((12, records.models, records.features), (np.float64, vectors * world.threads, records.features))
         numbers = records.value_width(learner != "centroid")
-        if learner in LEARNERS or not numbers:
+        if learner in OBJECTIVES or not numbers:
             return model
         matrices = 0 if learner == "centroid" else 8 * records.features**2
         nodes = min(at_once(numbers), world.nodes)
@@ -158,13 +159,12 @@ class Optimum(Learner[OptimumConfig]):
             learner = LEARNED[self.chosen] if config.learner == "best" else config.learner
             return Choice(learner, self.lam, self._shrink())
         if self.lam == 0 and config.learner not in FITS:
-            number = LEARNERS[config.learner][0]
-            self.lam = published_lambda(records, number, self.key("lambda"), self.name) or 0.0
+            self.lam = published_lambda(records, make(config.learner), self.key("lambda"), self.name) or 0.0
         return Choice(config.learner, self.lam, self._shrink()) if self.lam > 0 or config.learner in FITS else None
 
     def _offer(self) -> Offer:
         config, records = self.config, self.config.records
-        known = tuple(learner for learner in LEARNED if learner in LEARNERS or not lacking(records, learner))
+        known = tuple(learner for learner in LEARNED if learner in OBJECTIVES or not lacking(records, learner))
         return Offer(
             known if config.learner == "best" else (config.learner,),
             GRID if config.lam == "published-cv" else (float(config.lam),),

@@ -14,6 +14,7 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.rng import below, draw
+from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import Noise, learn_in_place
 from golfsim.network.delivery import Wire, count, passes, reaches
@@ -213,6 +214,7 @@ def visit(path, w, age, models, rows, rule, noise, budget, counts, tail):
         The sums of the latest models, if they are averaged; changed in place.
     """
     fresh = np.empty((models, w.shape[1]), np.float32)
+    rule = with_room(rule)
     for step in range(path.shape[1]):
         for walker in range(path.shape[0]):
             if step + 1 < path.shape[1] and path[walker, step + 1] >= 0:
@@ -278,7 +280,7 @@ class Walk(Descent[C]):
         if world.transport.longest and self.config.hops != 1:
             what = "with delays a token visits one node per cycle"
             raise UserError(what, key=f"{self.name}.hops", hint="use hops = 1")
-        self.allocate(walkers)
+        self.allocate(world, walkers)
         self.at = np.full(walkers, LOST, np.int32)
         self.held = np.full(walkers, LOST, np.int32)  # the last sender of the token
         self.to = np.full(walkers, LOST, np.int32)  # the receiver of a token in transit
@@ -333,7 +335,7 @@ class Walk(Descent[C]):
         pool = np.flatnonzero(world.online).astype(np.int32)
         self.at[walkers] = pool[rng.integers(self._start_key, walkers, pool.size, world.cycle)]
         self.begun[walkers] = True
-        self.w[walkers] = 0
+        self.w[walkers] = self._initial
         self.age[walkers] = 0
         if self.averaged.size:
             self.averaged[walkers] = self.recent[walkers] = self.earlier[walkers] = 0

@@ -6,9 +6,9 @@ for reading. Last come hashes of all state. On every processor the lines have to
 `tests/system/test_golden.py` says where that holds and how it is seen.
 """
 
+import argparse
 import hashlib
 import re
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -73,6 +73,36 @@ MORE = {
     ),
     "golf, median against noise": lambda: learning(
         PEERS, golf(merge="median", cache=5, clip=100.0), adversary=[{"kind": "noise", "share": 0.2, "scale": 10.0}]
+    ),
+    "golf, perceptron, merge then update": lambda: learning(VIEWS, golf(learner="perceptron", variant="mu")),
+    "golf, adaline with noise": lambda: learning(
+        PEERS,
+        golf(
+            learner={"use": "adaline", "rate": 0.05, "clip": 1.0},
+            epsilon=50.0,
+            schedule={"kind": "uniform", "visits": 50},
+        ),
+    ),
+    "golf, softmax, three classes": lambda: learning(
+        PEERS, golf(learner={"use": "softmax", "rate": 0.5, "fade": 0.01}, batch="one-by-one"), data=THREE
+    ),
+    "golf, mlp with adam, three classes": lambda: learning(
+        PEERS,
+        golf(
+            learner={"use": "mlp", "hidden": [8, 5], "rate": 0.01, "optimiser": "adam", "activation": "tanh"},
+            **{"lambda": 0.001},
+        ),
+        data=THREE,
+    ),
+    "gradient_perturbation, mlp": lambda: learning(
+        PEERS,
+        golf(
+            use="gradient_perturbation",
+            learner={"use": "mlp", "hidden": [6], "optimiser": "momentum", "clip": 0.5},
+            epsilon=50.0,
+            norm="l2",
+            schedule={"kind": "uniform", "visits": 50},
+        ),
     ),
     "golf, noise for l2": lambda: learning(
         PEERS, golf(epsilon=50.0, norm="l2", schedule={"kind": "uniform", "visits": 50})
@@ -178,9 +208,11 @@ def values(lines):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        record(Path(sys.argv[1]), {name: LOGS[name] for name in sys.argv[2:] or LOGS})
-    else:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("folder", nargs="?", type=Path, help="where to write; default: all kept logs are replaced")
+    arguments.add_argument("names", nargs="*", help="the logs to write; default: all")
+    given = arguments.parse_args()
+    if given.folder is None:
         for old in FOLDER.glob("*.txt"):
             old.unlink()
-        record(FOLDER, LOGS)
+    record(given.folder or FOLDER, {name: LOGS[name] for name in given.names or LOGS})

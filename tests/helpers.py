@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from golfsim import cli
+from golfsim.learning.loading import make
+from golfsim.learning.online import Shape
 from golfsim.network.transport import Transport, TransportConfig
 from golfsim.network.world import World
 from golfsim.protocol.base import LayerConfig
@@ -43,6 +45,12 @@ def tree(*layers, nodes=30, cycles=6, **tables):
         "observe": {"every": 1, "nodes": 10},
     }
     return copy.deepcopy(base | tables)
+
+
+def rule_of(learner, lam, one_by_one, offset=0.0, features=1, classes=2, **keys):
+    """The rule of a learner, given by its name or as a table, for records of a shape."""
+    shape = Shape(features, classes, 1 if classes == 2 else classes)
+    return make(learner).rule(shape, lam, one_by_one, offset, **keys)
 
 
 def learning_tree(*layers, number=40, **tables):

@@ -251,13 +251,87 @@ def mean(w, x, y, t, lam):
     return (1 - 1 / t) * w + 1 / t * y * x
 
 
+def perceptron(w, x, y, t, lam, rate=1.0):
+    """Move the weights by ηyx if the record is not on its side (Rosenblatt 1958)."""
+    return w + (rate * y * x if np.dot(w, y * x) <= 0 else 0 * x)
+
+
+def adaline(w, x, y, t, lam, rate=0.1):
+    """Move the weights by η(y − w·x)x (Widrow & Hoff 1960)."""
+    return w + rate * (y - np.dot(w, x)) * x
+
+
 def sigmoid(z):
     """1 / (1 + exp(−z)) that does not overflow."""
     e = math.exp(-abs(z))
     return 1 / (1 + e) if z >= 0 else e / (1 + e)
 
 
-LEARNERS = {"pegasos": pegasos, "logistic": logistic, "mean": mean}
+LEARNERS = {"pegasos": pegasos, "logistic": logistic, "mean": mean, "perceptron": perceptron, "adaline": adaline}
+OF_THE_PAPERS = ("pegasos", "logistic", "mean")  # whose step size falls, and whose gradients have a length of 1 at most
+
+
+def network_scores(parameters, sizes, x, activation):
+    """The scores of a record by a network: per layer the weights of each neuron, then biases; the last is linear."""
+    parameters, out, place = np.asarray(parameters, np.float64), np.asarray(x, np.float64), 0
+    for layer, (below, above) in enumerate(itertools.pairwise(sizes)):
+        weights = parameters[place : place + below * above].reshape(above, below)
+        biases = parameters[place + below * above : place + (below + 1) * above]
+        out, place = weights @ out + biases, place + (below + 1) * above
+        if layer < len(sizes) - 2:
+            out = np.tanh(out) if activation == "tanh" else np.maximum(out, 0)
+    return out
+
+
+def flat_scores(parameters, features, x):
+    """The scores of a record by softmax regression: per class the weights, then the bias."""
+    rows = np.asarray(parameters, np.float64).reshape(-1, features + 1)
+    return rows[:, :-1] @ np.asarray(x, np.float64) + rows[:, -1]
+
+
+def loss_of_scores(scores, label):
+    """The logistic loss of a single score, else the cross-entropy of softmax."""
+    if len(scores) == 1:
+        return np.logaddexp(0, -scores[0] if label == 1 else scores[0])
+    return np.logaddexp.reduce(scores) - scores[label]
+
+
+def slope_by_differences(function, w, step=1e-5):
+    """The gradient of a function by central differences."""
+    w, slope = np.asarray(w, np.float64), np.zeros(len(w))
+    for f in range(len(w)):
+        there = np.zeros(len(w))
+        there[f] = step
+        slope[f] = (function(w + there) - function(w - there)) / (2 * step)
+    return slope
+
+
+def clipped(gradient, clip, order):
+    """A gradient that is scaled down to the length `clip`, if it is longer."""
+    length = np.linalg.norm(gradient, order)
+    return gradient * (clip / length) if clip and length > clip else gradient
+
+
+def sgd(w, memory, gradient, t, rate, lam):
+    """w − η(g + λw); it remembers nothing."""
+    return w - rate * (gradient + lam * w), memory
+
+
+def momentum(w, memory, gradient, t, rate, lam, beta=0.9):
+    """v ← βv + g + λw, w ← w − ηv (Polyak 1964)."""
+    v = beta * memory[0] + gradient + lam * w
+    return w - rate * v, [v]
+
+
+def adam(w, memory, gradient, t, rate, lam, first=0.9, second=0.999, tiny=1e-8):
+    """Algorithm 1 of Kingma & Ba (2015); the penalty is part of the gradient."""
+    g = gradient + lam * w
+    m = first * memory[0] + (1 - first) * g
+    v = second * memory[1] + (1 - second) * g**2
+    return w - rate * (m / (1 - first**t)) / (np.sqrt(v / (1 - second**t)) + tiny), [m, v]
+
+
+OPTIMISERS = {"sgd": (sgd, 0), "momentum": (momentum, 1), "adam": (adam, 2)}  # and how many rows they remember
 
 
 def least_objective(z, lam, learner, sweeps=4000):

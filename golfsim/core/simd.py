@@ -323,23 +323,44 @@ def dot_between(a, i, b, j, lo, hi):
     lo, hi : int
         The range of items.
     """
-    sixteen, f = zeros(a, 16), lo
-    while f + 16 <= hi:
-        sixteen = fused(load(a, i, f, 16), load_as(a, b, j, f, 16), sixteen)
-        f += 16
-    eight = halved(sixteen)
-    if f + 8 <= hi:
-        eight = fused(load(a, i, f, 8), load_as(a, b, j, f, 8), eight)
-        f += 8
-    four = halved(eight)
-    if f + 4 <= hi:
-        four = fused(load(a, i, f, 4), load_as(a, b, j, f, 4), four)
-        f += 4
-    return finish(four, a, i, b, j, f, hi)
+    return dot_at(a, i, lo, b, j, lo, hi - lo)
 
 
 @inlined
-def finish(four, a, i, b, j, f, hi):
+def dot_at(a, i, p, b, j, q, size):
+    """Return the scalar product of `size` items of two rows, from place p and from place q on.
+
+    Parameters
+    ----------
+    a : array of float32 or float64, one- or two-dimensional
+        The first array; its type is that of the result.
+    i, p : int
+        The row of a, which is not used if a is one-dimensional, and the place of the first item.
+    b : array of float32 or float64, one- or two-dimensional
+        The second array, not more precise than a.
+    j, q : int
+        The row of b, which is not used if b is one-dimensional, and the place of the first item.
+    size : int
+        The number of items.
+    """
+    hi, shift = p + size, q - p
+    sixteen, f = zeros(a, 16), p
+    while f + 16 <= hi:
+        sixteen = fused(load(a, i, f, 16), load_as(a, b, j, f + shift, 16), sixteen)
+        f += 16
+    eight = halved(sixteen)
+    if f + 8 <= hi:
+        eight = fused(load(a, i, f, 8), load_as(a, b, j, f + shift, 8), eight)
+        f += 8
+    four = halved(eight)
+    if f + 4 <= hi:
+        four = fused(load(a, i, f, 4), load_as(a, b, j, f + shift, 4), four)
+        f += 4
+    return finish(four, a, i, b, j, f, hi, shift)
+
+
+@inlined
+def finish(four, a, i, b, j, f, hi, shift):
     """Finish a scalar product: add the lanes of `four` and the remaining items f … hi−1, of which there are at most 3.
 
     Parameters
@@ -351,13 +372,15 @@ def finish(four, a, i, b, j, f, hi):
     i, j : int
         The rows of a and b.
     f, hi : int
-        The range of the remaining items.
+        The range of the remaining items of a.
+    shift : int
+        The place of an item of b minus that of the item of a.
     """
     two = halved(four)
     if f + 2 <= hi:
-        two = fused(load(a, i, f, 2), load_as(a, b, j, f, 2), two)
+        two = fused(load(a, i, f, 2), load_as(a, b, j, f + shift, 2), two)
         f += 2
     one = halved(two)
     if f < hi:
-        one = fused(load(a, i, f, 1), load_as(a, b, j, f, 1), one)
+        one = fused(load(a, i, f, 1), load_as(a, b, j, f + shift, 1), one)
     return total(one)

@@ -14,7 +14,10 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.learning.closed_form import FITS, SECOND, Settings
-from golfsim.learning.updates import LEARNERS, Rule, amend
+from golfsim.learning.kinds import Rule
+from golfsim.learning.loading import make
+from golfsim.learning.online import OnlineLearner, Shape
+from golfsim.learning.updates import amend
 from golfsim.protocol.learner import classify, score
 from golfsim.protocol.moments import summed
 from golfsim.protocol.records import Published, Records, Rows, ranges
@@ -36,7 +39,7 @@ def train(records, rows, rule, w):
         age = amend(w, 0, w.shape[0], age, rows, record, record + 1, rule)
 
 
-def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer: str) -> float | None:
+def published_lambda(records: Records[Any], learner: OnlineLearner[Any], key: np.uint64, layer: str) -> float | None:
     """Return the λ of the grid whose model agrees best with held-out published records; None without records.
 
     The class that the model predicts for the decoded features is compared with the decoded label. Both are noisy, but
@@ -52,7 +55,9 @@ def published_lambda(records: Records[Any], learner: int, key: np.uint64, layer:
     test, training = order[:cut], order[cut:]
     passes = _in_passes(training, key)
     x, label = published.decoded(test)
-    agreement = [_agreement(passes, rows, Rule(learner, lam, True), records.models, x, label) for lam in GRID]
+    shape = Shape(records.features, records.classes, records.models)
+    rules = [learner.rule(shape, lam, True) for lam in GRID]
+    agreement = [_agreement(passes, rows, rule, records.models, x, label) for rule in rules]
     return GRID[int(np.argmax(agreement))]
 
 
@@ -123,7 +128,8 @@ def published_learner(records: Published[Any], world: World, offer: Offer, key: 
         if choice.learner in FITS:
             agreement.append(_agreement_in_closed_form(records, world, training, choice, x, label))
         else:
-            rule = Rule(LEARNERS[choice.learner][0], choice.lam, True)
+            shape = Shape(records.features, records.classes, records.models)
+            rule = make(choice.learner).rule(shape, choice.lam, True)
             agreement.append(_agreement(passes, rows, rule, records.models, x, label))
     return choices[int(np.argmax(agreement))]
 

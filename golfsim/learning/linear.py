@@ -1,4 +1,4 @@
-"""Provide the base class of layers that learn linear models by stochastic gradient descent."""
+"""Provide the base class of layers that learn models online: by single records or small batches of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.simd import dot
+from golfsim.learning.kinds import Rule, with_room
 from golfsim.learning.lambda_choice import published_lambda
-from golfsim.learning.updates import LEARNERS, Rule
+from golfsim.learning.loading import Learns
+from golfsim.learning.online import Shape
+from golfsim.learning.updates import scores_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
@@ -47,8 +50,11 @@ class DescentConfig(LayerConfig):
 
     peers: Layer[Overlay[Any]] = Field(description="the overlay that selects the receivers of models")
     records: Layer[Records[Any]] = Field(description="the records that models are updated with; “raw” is not private")
-    learner: Literal["pegasos", "logistic", "mean"] = Field(
-        "pegasos", description="the update rule (`golfsim list learners`)"
+    learner: Learns = Field(
+        "pegasos",
+        validate_default=True,
+        description="the learner (`golfsim list learners`): its name, a class of yours as “my_learner.py:MyLearner”, "
+        'or a table with settings of its own: { use = "mlp", hidden = [32] }',
     )
     lam: Annotated[float, Field(gt=0)] | Literal["published-cv"] = Field(
         1e-4,
@@ -66,9 +72,13 @@ class DescentConfig(LayerConfig):
     )
 
     @model_validator(mode="after")
-    def _offset(self) -> DescentConfig:
-        if self.offset != 0 and self.learner == "mean":
-            raise ValueError("offset: the learner “mean” has no step size")
+    def _used(self) -> DescentConfig:
+        for key, name in (("lambda", "lam"), ("offset", "offset")):
+            given = name in self.model_fields_set and (key == "lambda" or self.offset != 0)
+            if given and key not in self.learner.uses and not (key == "lambda" and self.learner.config.use == "mean"):
+                raise ValueError(f"{key}: the learner “{self.learner.config.use}” has none")
+        if self.lam == "published-cv" and not self.learner.linear:
+            raise ValueError("lambda: “published-cv” requires a linear learner")
         return self
 
 
@@ -76,17 +86,44 @@ D = TypeVar("D", bound=DescentConfig)
 F = TypeVar("F", np.float32, np.float64)
 
 
+@kernel
+def fill_scores(w, x, rule, out):
+    """Compute the scores of records by the models in the rows of w, with the learner's kernel.
+
+    Parameters
+    ----------
+    w : array of float32, shape (models, numbers)
+        The models.
+    x : array of float32, shape (records, features)
+        The records.
+    rule : Rule
+        The rule with the learner and its numbers.
+    out : array of float32, shape (records · models, scores)
+        The scores; filled here.
+    """
+    own = with_room(rule)
+    for r in range(x.shape[0]):
+        for i in range(w.shape[0]):
+            scores_of(own, w, i, x, r, out, r * w.shape[0] + i)
+
+
 class Descent(Learner[D]):
-    """A layer of linear models `w` [holders, models, features]; the age of a model is its number of updates."""
+    """A layer of models `w` [holders, rows, numbers]; the age of a model is its number of updates.
+
+    A linear model has one row per linear model and one number per feature. All others have a single row.
+    """
 
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("lambda", 'The λ that was chosen on published records; with `lambda = "published-cv"`.'),
     )
 
-    def allocate(self, holders: int) -> None:
-        """Allocate models of zeros for a number of holders."""
+    def allocate(self, world: World, holders: int) -> None:
+        """Allocate the first models of a number of holders, and what each node keeps."""
         config = self.config
-        self.w = np.zeros((holders, config.records.models, config.records.features), np.float32)
+        config.learner.fits(config.records, self.name)
+        self._seen = self._shape_of_records()
+        self._initial = config.learner.initial(self._seen, self.key("initial"))
+        self.w = np.repeat(self._initial[None], holders, axis=0)
         self.age = np.zeros(holders, np.int32)
         self.lam = 0.0 if config.lam == "published-cv" else float(config.lam)  # 0: not chosen yet
         self.offset = UNKNOWN if config.offset == "published" else float(config.offset)
@@ -96,24 +133,46 @@ class Descent(Learner[D]):
                 key=f"{self.name}.offset",
                 hint="set offset to a number, or learn from a layer that publishes its records",
             )
+        self._rule: Rule | None = None  # not known yet
+        kept = config.learner.kept(self._seen)
+        if kept:
+            self.kept = np.zeros((world.nodes, kept), np.float32)
         self._message_bytes = int(np.prod(self.w.shape[1:])) * self.w.itemsize + self.age.itemsize
 
     def size_of_models(self, holders: int) -> int:
         """Return the bytes of the models of a number of holders, with their ages."""
-        records = self.config.records
-        return size_of((np.float32, holders, records.models, records.features), (np.int32, holders))
+        rows, numbers = self.config.learner.shape(self._shape_of_records())
+        return size_of((np.float32, holders, rows, numbers), (np.int32, holders))
 
     def memory_of_scores(self, nodes: int, records: int) -> int:
         """Return the bytes of a copy of the models, and of one byte per score."""
-        return self.size_of_models(nodes) + records * nodes * self.config.records.models
+        return self.size_of_models(nodes) + records * nodes * self.answers()
 
     def answers(self) -> int:
-        """Return one score per linear model."""
-        return self.config.records.models
+        """Return the number of scores per record: one per linear model, or what the learner states."""
+        return self.config.learner.outputs(self._shape_of_records())
+
+    @property
+    def task(self) -> str:
+        """What the scores are for."""
+        return self.config.learner.task
+
+    def _shape_of_records(self) -> Shape:
+        records = self.config.records
+        return Shape(records.features, records.classes, records.models)
 
     def rule(self) -> Rule:
         """Return the update rule; the first call chooses λ and t₀ if they follow from published records."""
-        learner = LEARNERS[self.config.learner][0]
+        if self._rule is None:
+            found = self._new_rule()
+            if self.lam > 0 and self.offset != UNKNOWN:
+                self._rule = found
+        else:
+            found = self._rule
+        return found._replace(room=found.room._replace(own=self.kept)) if hasattr(self, "kept") else found
+
+    def _new_rule(self) -> Rule:
+        learner = self.config.learner
         if self.lam == 0:
             self.lam = published_lambda(self.config.records, learner, self.key("lambda"), self.name) or 0.0
         without_records = 1.0  # never used: without published records there are no updates
@@ -122,7 +181,20 @@ class Descent(Learner[D]):
             rows = self.config.records.rows
             square = float(mean_square(rows, self.config.records.models if rows.folded else 1))
             self.offset = UNKNOWN if square == UNKNOWN else square / lam
-        return Rule(learner, lam, self.config.batch == "one-by-one", max(self.offset, 0.0))
+        one_by_one, norm = self.config.batch == "one-by-one", getattr(self.config, "norm", "l2")
+        return learner.rule(self._seen, lam, one_by_one, max(self.offset, 0.0), norm)
+
+    def refuse_unbounded(self) -> None:
+        """Refuse noise in gradients of which no largest length is known."""
+        if self.config.learner.bound() is None:
+            name = self.config.learner.config.use
+            fields = type(self.config.learner.config).model_fields
+            raise UserError(
+                f"the gradients of “{name}” have no largest length, so no noise protects a record",
+                key=f"{self.name}.learner",
+                hint=f'use learner = {{ use = "{name}", clip = 1.0 }}' if "clip" in fields else "use another learner",
+                docs="privacy",
+            )
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records that the layer learns from."""
@@ -145,8 +217,16 @@ class Descent(Learner[D]):
         return self.w[holders]
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the scores of all models, by one matrix product."""
-        return score(self.models(nodes), x)
+        """Return the scores of the models of these nodes."""
+        return self.scores_by(self.models(nodes), x)
+
+    def scores_by(self, models: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the scores [records, holders, scores] of records by some models [holders, rows, numbers]."""
+        if self.config.learner.linear:
+            return score(models, x)
+        out = np.empty((len(x), len(models), self.answers()), np.float32)
+        fill_scores(linear(models), x, self.rule(), out.reshape(-1, out.shape[-1]))
+        return out
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the number of updates of each model."""

@@ -19,11 +19,11 @@ from golfsim.core.simd import dot_between
 from golfsim.core.threads import in_threads
 from golfsim.core.words import counted
 from golfsim.learning.erm.newton import HUBER, LOGISTIC, Loss, loss_of, slope_of
-from golfsim.learning.updates import LEARNERS, MEAN, PEGASOS
 from golfsim.protocol.records import Rows, sign_for
 from golfsim.protocol.symbols import add
 from golfsim.protocol.symbols import dot_between as dot_vector
 
+OBJECTIVES = ("pegasos", "logistic", "mean")  # learners whose objective has an optimum here
 REMEMBERED = 12  # pairs of steps and changes of the gradient
 ARMIJO = 1e-4  # the least decrease of the objective, as a share of what its slope promises
 SHORTENED = 40  # times that a step is halved at most
@@ -275,17 +275,17 @@ def fit(
     -------
     array of float64, shape (models, features)
     """
-    number, kind = int((rows.stop - rows.first).sum()), LEARNERS[learner][0]
+    number = int((rows.stop - rows.first).sum())
     w = np.zeros((models, rows.x.shape[1]))
     if number == 0:
         return w
 
     def run(model: int) -> float:
         objective = Objective(rows, model, models, number, lam)
-        if kind == MEAN:
+        if learner == "mean":
             mean_vector(objective, w[model])
             return 0.0
-        return float(minimise(objective, HUBER if kind == PEGASOS else LOGISTIC, tolerance, MOST, w[model]))
+        return float(minimise(objective, HUBER if learner == "pegasos" else LOGISTIC, tolerance, MOST, w[model]))
 
     worst = max(in_threads(threads, run, range(models)))
     if not worst <= tolerance:

@@ -1,7 +1,8 @@
-"""Update models by stochastic gradient descent on the records of a node: Pegasos, logistic regression, the mean of yx.
+"""Update models by the records of a node, with or without noise in the gradient.
 
-All three have the form w ← (1 − 1/t)·w + step·yx (Hegedűs & Jelasity 2017, equations 8 and 11). They differ in the
-step size, which depends on the margin w·yx.
+Linear learners have the form w ← decay·w + step·yx (Hegedűs & Jelasity 2017, equations 8 and 11). They differ in the
+step size, which depends on the margin w·yx. All other learners update a row of parameters by kernels of their own. The
+compiler chooses by the type of the rule.
 """
 
 from __future__ import annotations
@@ -14,28 +15,19 @@ import numpy as np
 from numba.extending import overload
 
 from golfsim.core.kernels import OVERLOADED, inlined, leaf
-from golfsim.core.maths import exp
 from golfsim.core.simd import fused
-from golfsim.privacy.ledger import may_visit, spend
+from golfsim.learning.gradients import descend, mean_gradient
+from golfsim.learning.kinds import Rule, learner_of
+from golfsim.privacy.ledger import Budget, may_visit, spend
 from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.privacy.noise import add_gamma_norm, add_laplace
-from golfsim.protocol.records import sign_for
+from golfsim.protocol.records import Rows, sign_for
 from golfsim.protocol.symbols import add_named, are_symbols, dot, ground_of, models_of
 
 if TYPE_CHECKING:
     from golfsim.privacy.mechanisms import Guarantee, Unit
     from golfsim.protocol.records import Records
 
-PEGASOS, LOGISTIC, MEAN = range(3)
-
-LEARNERS = {
-    "pegasos": (PEGASOS, "linear SVM: step size 1/(λt) if the margin is below 1 (Shalev-Shwartz et al. 2011)"),
-    "logistic": (LOGISTIC, "logistic regression: step size σ(−margin)/(λt)"),
-    "mean": (MEAN, "running mean of yx for each class, the limit of large λ: step size 1/t for any margin"),
-}
-
-
-LARGEST_MARGIN = 700.0  # beyond it the exponential overflows, and the step size is 0
 L1, L2 = range(2)
 NORMS = {"l1": L1, "l2": L2}
 
@@ -73,35 +65,40 @@ def guarantee_of_gradients(records: Records[Any], epsilon: float, rule: Sharing,
     return replace(proven, note=f"{proven.note}; {each}" if proven.note else each)
 
 
-class Rule(NamedTuple):
-    """The update rule of a model."""
-
-    learner: int
-    lam: float
-    one_by_one: bool  # one update per record; else all records of a node form one mini-batch
-    offset: float = 0.0  # t₀ in the learning rate 1/(λ(t + t₀))
+def decay_of(rule: Rule, t: Any) -> Any:
+    """Return the factor by which the t-th update shrinks a linear model."""
+    learner = learner_of(rule)
+    return learner.decay(learner.Numbers(*rule.numbers), t)
 
 
-@inlined
-def rate(rule, t):
-    """Return the learning rate of the t-th update."""
-    return 1.0 / t if rule.learner == MEAN else 1 / (rule.lam * (t + rule.offset))
+@overload(decay_of, jit_options=OVERLOADED)
+def _compiled_decay(rule, t):
+    kernel, numbers = learner_of(rule).decay, learner_of(rule).Numbers
+    return lambda rule, t: kernel(numbers(*rule.numbers), t)
 
 
-@inlined
-def decay_of(rule, t):
-    """Return the factor by which the t-th update shrinks a model."""
-    return np.float32(1 - 1 / (t + rule.offset))
+def reach_of(rule: Rule, t: Any) -> Any:
+    """Return the largest step size of the t-th update of a linear model."""
+    learner = learner_of(rule)
+    return learner.reach(learner.Numbers(*rule.numbers), t)
 
 
-@inlined
-def step_size(rule, margin, t):
-    """Return the step size of the t-th update along yx."""
-    if rule.learner == PEGASOS:
-        return rate(rule, t) if margin < 1 else 0.0
-    if rule.learner == LOGISTIC:
-        return rate(rule, t) / (1 + exp(min(np.float64(margin), LARGEST_MARGIN)))
-    return rate(rule, t)
+@overload(reach_of, jit_options=OVERLOADED)
+def _compiled_reach(rule, t):
+    kernel, numbers = learner_of(rule).reach, learner_of(rule).Numbers
+    return lambda rule, t: kernel(numbers(*rule.numbers), t)
+
+
+def step_size(rule: Rule, margin: Any, t: Any) -> Any:
+    """Return the step size of the t-th update of a linear model along yx."""
+    learner = learner_of(rule)
+    return learner.step(learner.Numbers(*rule.numbers), margin, t)
+
+
+@overload(step_size, jit_options=OVERLOADED)
+def _compiled_step(rule, margin, t):
+    kernel, numbers = learner_of(rule).step, learner_of(rule).Numbers
+    return lambda rule, margin, t: kernel(numbers(*rule.numbers), margin, t)
 
 
 # Arguments are an array and the number of a row, not the row: a slice costs more than the loop over a short row.
@@ -186,8 +183,100 @@ def keep_model(fresh, w, start):
             w[start + m, f] = fresh[m, f]
 
 
+def renew(w: Any, i: Any, t: Any, rows: Rows, first: Any, stop: Any, rule: Rule) -> None:
+    """Make the t-th update of a model that is not linear, in place, with a learner's own kernel or by its gradient.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, numbers)
+        The models.
+    i : int
+        The first row of the model.
+    t : int
+        The number of the update; the first one is 1.
+    rows : Rows
+        The records.
+    first, stop : int
+        The records to use: first … stop−1.
+    rule : Rule
+        The update rule.
+    """
+    learner = learner_of(rule)
+    if learner.update is None:
+        _renew_by_gradient(w, i, t, rows, first, stop, rule)
+    else:
+        learner.update(learner.Numbers(*rule.numbers), w, i, t, rows, first, stop, rule.room)
+
+
+@overload(renew, jit_options=OVERLOADED)
+def _compiled_renew(w, i, t, rows, first, stop, rule):
+    kernel, numbers = learner_of(rule).update, learner_of(rule).Numbers
+    if kernel is None:
+        return lambda w, i, t, rows, first, stop, rule: _renew_by_gradient(w, i, t, rows, first, stop, rule)
+    return lambda w, i, t, rows, first, stop, rule: kernel(
+        numbers(*rule.numbers), w, i, t, rows, first, stop, rule.room
+    )
+
+
+def scores_of(rule: Rule, w: Any, i: Any, x: Any, r: Any, out: Any, o: Any) -> None:
+    """Write the scores of record r by the model in row i of w into row o of `out`; of learners that are not linear.
+
+    Parameters
+    ----------
+    rule : Rule
+        The rule with the learner and its numbers.
+    w : array of float32, shape (models, numbers)
+        The models.
+    i : int
+        The row of the model.
+    x : array of float32, shape (records, features)
+        The records.
+    r : int
+        The record.
+    out : array of float32, shape (rows, scores)
+        The scores.
+    o : int
+        The row that is filled.
+    """
+    learner = learner_of(rule)
+    learner.scores(learner.Numbers(*rule.numbers), w, i, x, r, out, o, rule.room)
+
+
+@overload(scores_of, jit_options=OVERLOADED)
+def _compiled_scores(rule, w, i, x, r, out, o):
+    kernel, numbers = learner_of(rule).scores, learner_of(rule).Numbers
+    return lambda rule, w, i, x, r, out, o: kernel(numbers(*rule.numbers), w, i, x, r, out, o, rule.room)
+
+
 @leaf
-def amend(w, start, models, age, rows, first, stop, rule):
+def _renew_by_gradient(w, i, t, rows, first, stop, rule):
+    mean_gradient(w, i, rows, first, stop, rule)
+    descend(w, i, t, rule)
+
+
+@leaf
+def _amend_linear(w, start, models, age, rows, first, stop, rule):
+    slices = models if rows.folded else 1
+    for record in range(first, stop):
+        age += 1
+        decay = decay_of(rule, age)
+        for m in range(models):
+            r = record * slices + (m if rows.folded else 0)
+            sign = sign_for(rows, record, m, models)
+            step = step_size(rule, sign * dot(w, start + m, rows.x, r), age)
+            nudge(w, start + m, decay, np.float32(step * sign), rows.x, r)
+    return age
+
+
+@leaf
+def _amend_any(w, start, models, age, rows, first, stop, rule):
+    for record in range(first, stop):
+        age += 1
+        renew(w, start, age, rows, record, record + 1, rule)
+    return age
+
+
+def amend(w: Any, start: Any, models: Any, age: Any, rows: Rows, first: Any, stop: Any, rule: Rule) -> Any:
     """Update a model in place by one record after the other and return its new age.
 
     Parameters
@@ -207,39 +296,17 @@ def amend(w, start, models, age, rows, first, stop, rule):
     rule : Rule
         The update rule.
     """
-    slices = models if rows.folded else 1
-    for record in range(first, stop):
-        age += 1
-        decay = decay_of(rule, age)
-        for m in range(models):
-            r = record * slices + (m if rows.folded else 0)
-            sign = sign_for(rows, record, m, models)
-            step = step_size(rule, sign * dot(w, start + m, rows.x, r), age)
-            nudge(w, start + m, decay, np.float32(step * sign), rows.x, r)
-    return age
+    return (_amend_linear if learner_of(rule).linear else _amend_any)(w, start, models, age, rows, first, stop, rule)
+
+
+@overload(amend, jit_options=OVERLOADED)
+def _compiled_amend(w, start, models, age, rows, first, stop, rule):
+    chosen = _amend_linear if learner_of(rule).linear else _amend_any
+    return lambda w, start, models, age, rows, first, stop, rule: chosen(w, start, models, age, rows, first, stop, rule)
 
 
 @leaf
-def update(w, start, age, rows, node, rule, out):
-    """Write a model after an update by the records of a node into `out`, and return its new age.
-
-    Parameters
-    ----------
-    w : array of float32, shape (rows, features)
-        The models.
-    start : int
-        The first row of the model, which has one row per linear model.
-    age : int
-        The number of updates of the model so far.
-    rows : Rows
-        The records.
-    node : int
-        The node whose records are used.
-    rule : Rule
-        The update rule.
-    out : array of float32, shape (models, features)
-        The output.
-    """
+def _update_linear(w, start, age, rows, node, rule, out):
     first, stop = rows.first[node], rows.stop[node]
     if first == stop:
         copy_model(w, start, out)
@@ -259,7 +326,48 @@ def update(w, start, age, rows, node, rule, out):
                 move(w, start + m, decay, step, rows.x, r, out, m)
             else:
                 nudge(out, m, np.float32(1), step, rows.x, r)
-    return amend(out, 0, models, age, rows, together, stop, rule)
+    return _amend_linear(out, 0, models, age, rows, together, stop, rule)
+
+
+@leaf
+def _update_any(w, start, age, rows, node, rule, out):
+    first, stop = rows.first[node], rows.stop[node]
+    copy_model(w, start, out)
+    if rule.one_by_one:
+        return _amend_any(out, 0, 1, age, rows, first, stop, rule)
+    if first < stop:
+        age += 1
+        renew(out, 0, age, rows, first, stop, rule)
+    return age
+
+
+def update(w: Any, start: Any, age: Any, rows: Rows, node: Any, rule: Rule, out: Any) -> Any:
+    """Write a model after an update by the records of a node into `out`, and return its new age.
+
+    Parameters
+    ----------
+    w : array of float32, shape (rows, features)
+        The models.
+    start : int
+        The first row of the model, which has one row per linear model.
+    age : int
+        The number of updates of the model so far.
+    rows : Rows
+        The records.
+    node : int
+        The node whose records are used.
+    rule : Rule
+        The update rule.
+    out : array of float32, shape (models, features)
+        The output.
+    """
+    return (_update_linear if learner_of(rule).linear else _update_any)(w, start, age, rows, node, rule, out)
+
+
+@overload(update, jit_options=OVERLOADED)
+def _compiled_update(w, start, age, rows, node, rule, out):
+    chosen = _update_linear if learner_of(rule).linear else _update_any
+    return lambda w, start, age, rows, node, rule, out: chosen(w, start, age, rows, node, rule, out)
 
 
 @inlined
@@ -282,7 +390,70 @@ def charge(rows, node, noise, budget):
 
 
 @leaf
-def noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out):
+def _noisy_linear(w, start, age, rows, node, rule, noise, budget, epsilon, out):
+    first, stop = rows.first[node], rows.stop[node]
+    lo, hi = units(rows, node, noise)
+    models = out.shape[0]
+    slices = models if rows.folded else 1
+    age += 1
+    decay = decay_of(rule, age)
+    scale = reach_of(rule, age) * 2.0 * (1 + ROUNDING) / (hi - lo) / (epsilon / models)
+    for m in range(models):
+        for f in range(out.shape[1]):
+            out[m, f] = 0
+        for record in range(first, stop):
+            r = record * slices + (m if rows.folded else 0)
+            sign = sign_for(rows, record, m, models)
+            step = step_size(rule, sign * dot(w, start + m, rows.x, r), age) / (stop - first) * sign
+            nudge(out, m, np.float32(1), np.float32(step), rows.x, r)
+        k = m * 3 * out.shape[1]
+        if noise.norm == L1:
+            add_laplace(noise.key, budget.visits[lo], lo, k, scale, out, m)
+        else:
+            add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, out, m)
+        nudge(out, m, np.float32(1), decay, w, start + m)
+    return age
+
+
+@leaf
+def _noisy_descent(w, start, age, rows, node, rule, noise, budget, epsilon, out):
+    first, stop = rows.first[node], rows.stop[node]
+    lo, hi = units(rows, node, noise)
+    age += 1
+    mean_gradient(w, start, rows, first, stop, rule)
+    scale = rule.steps.clip * 2.0 * (1 + ROUNDING) / (hi - lo) / epsilon
+    if noise.norm == L1:
+        add_laplace(noise.key, budget.visits[lo], lo, 0, scale, rule.room.gradient, 0)
+    else:
+        add_gamma_norm(noise.key, budget.visits[lo], lo, 0, scale, rule.room.gradient, 0)
+    copy_model(w, start, out)
+    descend(out, 0, age, rule)
+    return age
+
+
+@leaf
+def _noisy_never(w, start, age, rows, node, rule, noise, budget, epsilon, out):
+    return age
+
+
+def _noisy(rule: Any) -> Any:
+    """Return the noisy update of a learner; layers refuse noise for a learner whose gradient has no bound."""
+    learner = learner_of(rule)
+    return _noisy_linear if learner.linear else _noisy_descent if learner.gradient is not None else _noisy_never
+
+
+def noisy_update(
+    w: Any,
+    start: Any,
+    age: Any,
+    rows: Rows,
+    node: Any,
+    rule: Rule,
+    noise: Noise,
+    budget: Budget,
+    epsilon: Any,
+    out: Any,
+) -> Any:
     """Write a model after an update by the perturbed mean gradient of the records of a node; return its new age.
 
     The length of the gradient of a record is at most that of the record, which is at most 1. So the mean over k records
@@ -312,28 +483,15 @@ def noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out):
     out : array of float32, shape (models, features)
         The output.
     """
-    first, stop = rows.first[node], rows.stop[node]
-    lo, hi = units(rows, node, noise)
-    models = out.shape[0]
-    slices = models if rows.folded else 1
-    age += 1
-    decay = decay_of(rule, age)
-    scale = rate(rule, age) * 2.0 * (1 + ROUNDING) / (hi - lo) / (epsilon / models)
-    for m in range(models):
-        for f in range(out.shape[1]):
-            out[m, f] = 0
-        for record in range(first, stop):
-            r = record * slices + (m if rows.folded else 0)
-            sign = sign_for(rows, record, m, models)
-            step = step_size(rule, sign * dot(w, start + m, rows.x, r), age) / (stop - first) * sign
-            nudge(out, m, np.float32(1), np.float32(step), rows.x, r)
-        k = m * 3 * out.shape[1]
-        if noise.norm == L1:
-            add_laplace(noise.key, budget.visits[lo], lo, k, scale, out, m)
-        else:
-            add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, out, m)
-        nudge(out, m, np.float32(1), decay, w, start + m)
-    return age
+    return _noisy(rule)(w, start, age, rows, node, rule, noise, budget, epsilon, out)
+
+
+@overload(noisy_update, jit_options=OVERLOADED)
+def _compiled_noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out):
+    chosen = _noisy(rule)
+    return lambda w, start, age, rows, node, rule, noise, budget, epsilon, out: chosen(
+        w, start, age, rows, node, rule, noise, budget, epsilon, out
+    )
 
 
 @leaf

@@ -7,13 +7,15 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import USERS
 from golfsim.core.paths import is_file
 from golfsim.protocol.base import Protocol
 from golfsim.protocol.checking import check_class
+
+T = TypeVar("T")
 
 
 @cache
@@ -29,7 +31,9 @@ def find(use: str, folder: Path, allow_code: bool = False) -> type[Protocol[Any]
     Loading a file executes it. So only files in the folder of the scenario or below are loaded, unless `allow_code`.
     """
     if ":" in use:
-        return _from_file(use, folder, allow_code)
+        found = class_in_file(use, folder, allow_code, Protocol, "use")
+        check_class(found)
+        return found
     if use not in installed():
         raise UserError(f"there is no protocol “{use}”", key="use", hint=nearest(use, list(installed())))
     return installed()[use].load()  # type: ignore[no-any-return]
@@ -40,23 +44,24 @@ def code_file(use: str, folder: Path) -> Path | None:
     return (folder / use.rpartition(":")[0]).resolve() if ":" in use else None
 
 
-def _from_file(use: str, folder: Path, allow_code: bool) -> type[Protocol[Any]]:
+def class_in_file(use: str, folder: Path, allow_code: bool, base: type[T], key: str) -> type[T]:
+    """Return the class that ``file.py:Class`` names; `key` is the setting that names it."""
     path, name = code_file(use, folder), use.rpartition(":")[2]
     assert path is not None
     if not (allow_code or path.is_relative_to(folder.resolve())):
         raise UserError(
             f"{path} is outside the folder of the scenario, and loading it executes it",
-            key="use",
+            key=key,
             hint="move it next to the scenario file or, if you trust it, use --allow-code (in Python: allow_code=True)",
         )
     if not is_file(path):
-        raise UserError(f"there is no file {path}", key="use", hint="the path is relative to the scenario file")
-    module = _module(path, _version(path))
+        raise UserError(f"there is no file {path}", key=key, hint="the path is relative to the scenario file")
+    module = _module(path, _version(path), key)
     found = getattr(module, name, None)
-    if not (isinstance(found, type) and issubclass(found, Protocol)):
-        classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Protocol)]
-        raise UserError(f"{path.name} has no protocol class “{name}”", key="use", hint=nearest(name, classes))
-    check_class(found)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, base)]
+        kind = "protocol" if base is Protocol else "learner"
+        raise UserError(f"{path.name} has no {kind} class “{name}”", key=key, hint=nearest(name, classes))
     return found
 
 
@@ -67,7 +72,7 @@ def _version(path: Path) -> tuple[Any, ...]:
 
 
 @cache
-def _module(path: Path, version: tuple[Any, ...]) -> ModuleType:
+def _module(path: Path, version: tuple[Any, ...], key: str) -> ModuleType:
     name = f"{USERS}{path.stem}"
     if getattr(sys.modules.get(name), "__file__", None) == str(path):
         _forget_beside(path)
@@ -82,7 +87,7 @@ def _module(path: Path, version: tuple[Any, ...]) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         line = _line_in(error, path)
-        raise UserError(f"{path.name}{line} fails when loaded: {type(error).__name__}: {error}", key="use") from error
+        raise UserError(f"{path.name}{line} fails when loaded: {type(error).__name__}: {error}", key=key) from error
     finally:
         sys.path.remove(str(path.parent))
     return module

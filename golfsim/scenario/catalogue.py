@@ -113,10 +113,14 @@ def _about_set(card: Card) -> str:
 
 
 def learners() -> list[Entry]:
-    """List the update rules of learning layers."""
-    from golfsim.learning.updates import LEARNERS
+    """List the learners of learning layers."""
+    from golfsim.learning.loading import find, installed
 
-    return [{"name": name, "about": about, "settings": []} for name, (_, about) in LEARNERS.items()]
+    found = {name: find(name) for name in installed()}
+    return [
+        {"name": name, "about": summary(one), "settings": settings_of(one.Config, {"use"})}
+        for name, one in found.items()
+    ]
 
 
 def kinds(annotation: Any) -> list[Entry]:

@@ -106,11 +106,14 @@ def explain(
         by_path.setdefault(_path_in(tree, detail), []).append(detail)
     meant = _misspelt(by_path)
     left_out = {*meant.values(), *_enclosing(by_path)}
-    found = [
-        _tell(path, details, model, meant.get(path), around or Neighbours())
-        for path, details in by_path.items()
-        if path not in left_out
-    ]
+    found: list[Problem | None] = []
+    for path, details in by_path.items():
+        if path not in left_out:
+            inner = details[0].get("ctx", {})
+            if details[0]["type"] == "learner_settings":
+                found += explain(inner["error"], inner["config"], inner["table"], path)
+            else:
+                found.append(_tell(path, details, model, meant.get(path), around or Neighbours()))
     return [Problem(prefix + problem.path, problem.what, problem.hint) for problem in found if problem]
 
 
@@ -162,6 +165,8 @@ def _tell(
             return Problem(path, f"there is no kind “{context['tag']}”", nearest(context["tag"], _kinds(model, loc)))
         case "value_error":
             return _refused(path, first["msg"].removeprefix("Value error, "), _valid_keys(model, loc))
+        case "learner":
+            return Problem(path, context["what"], context["hint"])
         case "layer":
             return _reference(path, first["input"], context["kind"], around)
     return _unexpected(path, details, _description(model, loc))

@@ -16,6 +16,7 @@ from golfsim.core.settings import Settings
 from golfsim.core.words import counted
 from golfsim.data.config import DataConfig
 from golfsim.data.placement import NodesConfig
+from golfsim.learning.loading import learner_named
 from golfsim.network.adversaries import AdversaryConfig
 from golfsim.network.churn import ChurnConfig
 from golfsim.network.transport import TransportConfig
@@ -208,7 +209,7 @@ class Scenario(Settings):
 
     def code_files(self) -> list[Path]:
         """Return the user's own files that contain code of the layers."""
-        uses = [str(table["use"]) for table in self.protocol]
+        uses = [use for table in self.protocol for use in (str(table["use"]), learner_named(table)) if use]
         return sorted({path for use in uses if (path := code_file(use, self.folder)) is not None})
 
     @property
@@ -305,7 +306,7 @@ def _layer(
     found = _name_taken(table.get("name"), around)
     try:
         protocol = _protocol(table, source)
-        context = {"layers": around.earlier}
+        context = {"layers": around.earlier, "folder": source.folder, "allow_code": source.allow_code}
         config = protocol.Config.model_validate(table, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         return None, found + explain(error, protocol.Config, table, around=around)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from golfsim.core.metrics import Metric
 from golfsim.learning import optimum
 from golfsim.learning.linear import Descent
-from golfsim.protocol.learner import classify, score
+from golfsim.protocol.learner import classify
 from golfsim.protocol.records import fingerprint
 from golfsim.sim.metrics import Metrics, summary
 
@@ -70,18 +70,22 @@ class MeanModel:
         if not (self._mean or self._optimum) or not isinstance(layer, Descent):
             return {}
         mean = mean_of(layer, layer.holders(world))
-        found = _judged("mean_model", mean, test) | _angle(mean) if self._mean else Metrics()
+        found = _judged("mean_model", layer, mean, test) | _angle(mean) if self._mean else Metrics()
         best = self._best(world, layer) if self._optimum else None
         if best is None:
             return found
         cosine, distance = compare(layer.models(sampled).astype(np.float64), best)
         (at,), (away,) = compare(mean[None], best)
         found |= {"mean_model.cosine": float(at), "mean_model.distance": float(away)}
-        return found | _judged("optimum", best, test) | summary("cosine", cosine) | summary("distance", distance)
+        return found | _judged("optimum", layer, best, test) | summary("cosine", cosine) | summary("distance", distance)
 
     def _best(self, world: World, layer: Descent[Any]) -> Model | None:
         """Return the optimum on the records of a layer; None without records."""
-        records, learner, lam = layer.config.records, layer.config.learner, layer.rule().lam
+        records, learner = layer.config.records, layer.config.learner.config.use
+        if learner not in optimum.OBJECTIVES:
+            return None
+        layer.rule()  # chooses λ, if it is not chosen yet
+        lam = layer.lam or 1.0  # 0: there are no records yet
         now, key = fingerprint(records.rows), (records.name, learner, lam)
         if now[0] == now[1]:
             return None
@@ -115,8 +119,8 @@ def _ordered(values: NDArray[np.float64]) -> float:
     return math.fsum(values.tolist())
 
 
-def _judged(name: str, model: Model, test: TestSet) -> Metrics:
-    predicted = classify(score(model.astype(np.float32)[None], test.x))[:, 0]
+def _judged(name: str, layer: Descent[Any], model: Model, test: TestSet) -> Metrics:
+    predicted = classify(layer.scores_by(model.astype(np.float32)[None], test.x))[:, 0]
     error = float((predicted != test.y).mean())
     return {f"{name}.error": error, f"{name}.accuracy": 1 - error}
 

@@ -10,10 +10,9 @@ import math
 
 import numpy as np
 import pytest
-from helpers import ERROR, HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit
+from helpers import ERROR, HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit, rule_of
 
 from golfsim.audit import bounds
-from golfsim.learning.updates import LEARNERS, Rule
 from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
 from golfsim.protocol.records import RawRecords
 from protocols.data_perturbation import DataPerturbation
@@ -242,7 +241,7 @@ def visited(records, classes, epsilon, **keys):
     noise, budget = layer._privacy()
     models = raw.models
     w, age, path = np.zeros((DRAWS * models, 2), np.float32), np.zeros(DRAWS, np.int32), np.arange(DRAWS)[:, None]
-    rule = Rule(LEARNERS["pegasos"][0], 1.0, False)
+    rule = rule_of("pegasos", 1.0, False)
     tail = Tail(np.zeros(0, np.int64), np.zeros((0, w.shape[1])), np.zeros((0, w.shape[1])))
     visit(path.astype(np.int32), w, age, models, raw.rows, rule, noise, budget, np.zeros(2, np.int64), tail)
     assert (age == 1).all()

@@ -15,6 +15,7 @@ from helpers import (
     make_raw,
     make_world,
     p_of_chi_square,
+    rule_of,
     simulation,
     tree,
 )
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from golfsim.core.errors import UserError
-from golfsim.learning.updates import L1, L2, LEARNERS, Noise, Rule, learn, learn_in_place, update
+from golfsim.learning.updates import L1, L2, Noise, learn, learn_in_place, update
 from golfsim.privacy.ledger import HALVING, UNIFORM, Budget
 from golfsim.protocol.records import Rows
 from golfsim.scenario.messages import ScenarioError
@@ -105,7 +106,7 @@ class Case:
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", naive.OF_THE_PAPERS)
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 10**6),
@@ -125,17 +126,17 @@ def test_a_noisy_update_is_that_of_the_reference(
     assume(learner != "pegasos" or np.abs(case.margins() - 1).min() > 1e-4)
     ref, ref_age, ref_visits = case.reference(learner, age)
     run = case.run_in_place if in_place else case.run
-    comp, comp_age = run(Rule(LEARNERS[learner][0], LAM, False), age)
+    comp, comp_age = run(rule_of(learner, LAM, False), age)
     assert comp_age == ref_age
     assert case.budget.visits.tolist() == ref_visits
     assert np.allclose(comp, ref, rtol=1e-4, atol=1e-4 * (1 + np.abs(ref).max()))
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", naive.OF_THE_PAPERS)
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_an_infinite_epsilon_is_the_update_without_noise_bit_for_bit(learner, norm):
     case = Case(3, 3, 4, norm, True, ("uniform", 2), [0] * 8, math.inf)
-    rule, plain = Rule(LEARNERS[learner][0], LAM, False), np.empty_like(case.w)
+    rule, plain = rule_of(learner, LAM, False), np.empty_like(case.w)
     comp, age = case.run(rule, 5)
     assert update(case.w, 0, np.int32(5), case.rows, 1, rule, plain) == age
     assert comp.tobytes() == plain.tobytes()
@@ -143,7 +144,7 @@ def test_an_infinite_epsilon_is_the_update_without_noise_bit_for_bit(learner, no
 
 def test_a_node_with_nothing_left_passes_the_model_on_unchanged_and_is_charged_nothing():
     case = Case(4, 1, 3, "l1", True, ("uniform", 2), [0, 0, 1, 2, 0, 0, 0, 0], 1.0)
-    out, age = case.run(Rule(LEARNERS["logistic"][0], LAM, False), 7)
+    out, age = case.run(rule_of("logistic", LAM, False), 7)
     assert age == 7
     assert out.tobytes() == case.w.tobytes()
     assert case.budget.visits.tolist() == [0, 0, 1, 2, 0, 0]
@@ -151,7 +152,7 @@ def test_a_node_with_nothing_left_passes_the_model_on_unchanged_and_is_charged_n
 
 def test_the_noise_of_another_visit_is_other_noise():
     first, second = (Case(5, 1, 2, "l1", True, ("uniform", 9), [v] * 8, 1.0) for v in (0, 1))
-    rule = Rule(LEARNERS["logistic"][0], LAM, False)
+    rule = rule_of("logistic", LAM, False)
     a, b = first.run(rule, 1)[0], second.run(rule, 1)[0]
     assert (np.abs(a - b) > 1e-3).all()
 

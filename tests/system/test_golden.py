@@ -12,7 +12,7 @@ from entries import ENTRIES
 from helpers import HERE, needs_jit
 
 from golfsim.core.paths import user_cache
-from golfsim.learning.updates import LEARNERS
+from golfsim.learning import loading as learners
 from golfsim.protocol.loading import installed
 
 EACH = pytest.mark.parametrize("name", golden.LOGS)
@@ -33,7 +33,8 @@ def test_every_kept_log_is_one_of_those_that_are_run():
 def test_there_is_a_log_of_every_protocol_and_of_every_learner():
     layers = [layer for make in golden.LOGS.values() for layer in make()["protocol"]]
     assert {layer["use"] for layer in layers} >= set(installed())
-    assert {layer.get("learner", "pegasos") for layer in layers if layer["use"] == "golf"} == set(LEARNERS)
+    learned = {learners.learner_named(layer) or "pegasos" for layer in layers if layer["use"] == "golf"}
+    assert learned == set(learners.installed())
 
 
 def record(folder, cache, *names, command=(sys.executable,), **environment):

@@ -254,10 +254,10 @@ def cholesky(hessian, n, ridge, factor):
                 c = fused(load(factor, i + 2, k, FEW), row, c)
                 d = fused(load(factor, i + 3, k, FEW), row, d)
             k = j - j % FEW
-            factor[i, j] = (hessian[i, j] / n - finish(a, factor, i, factor, j, k, j)) / root
-            factor[i + 1, j] = (hessian[i + 1, j] / n - finish(b, factor, i + 1, factor, j, k, j)) / root
-            factor[i + 2, j] = (hessian[i + 2, j] / n - finish(c, factor, i + 2, factor, j, k, j)) / root
-            factor[i + 3, j] = (hessian[i + 3, j] / n - finish(d, factor, i + 3, factor, j, k, j)) / root
+            factor[i, j] = (hessian[i, j] / n - finish(a, factor, i, factor, j, k, j, 0)) / root
+            factor[i + 1, j] = (hessian[i + 1, j] / n - finish(b, factor, i + 1, factor, j, k, j, 0)) / root
+            factor[i + 2, j] = (hessian[i + 2, j] / n - finish(c, factor, i + 2, factor, j, k, j, 0)) / root
+            factor[i + 3, j] = (hessian[i + 3, j] / n - finish(d, factor, i + 3, factor, j, k, j, 0)) / root
             i += 4
         while i < features:
             factor[i, j] = (hessian[i, j] / n - dot_between(factor, i, factor, j, 0, j)) / root

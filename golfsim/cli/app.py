@@ -40,7 +40,7 @@ app = typer.Typer(
 data_app = typer.Typer(cls=Group, help="Manage data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 new_app = typer.Typer(
-    cls=Group, help="Create a protocol or a scenario of your own, with its test.", no_args_is_help=True
+    cls=Group, help="Create a protocol, a learner or a scenario of your own, with its test.", no_args_is_help=True
 )
 app.add_typer(new_app, name="new")
 export_app = typer.Typer(cls=Group, help="Copy complete runs to an experiment tracker.", no_args_is_help=True)
@@ -82,6 +82,7 @@ app.command(name="help")(reference_commands.help_)
 app.command()(measure_commands.bench)
 data_app.command()(create_commands.fetch)
 new_app.command(name="protocol")(create_commands.new_protocol)
+new_app.command(name="learner")(create_commands.new_learner)
 new_app.command(name="scenario")(create_commands.new_scenario)
 for tracker in (share_commands.mlflow, share_commands.wandb, share_commands.tensorboard):
     export_app.command()(tracker)

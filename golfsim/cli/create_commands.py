@@ -1,4 +1,4 @@
-"""Commands that create files: data fetch, new protocol, new scenario."""
+"""Commands that create files: data fetch, new protocol, new learner, new scenario."""
 
 from __future__ import annotations
 
@@ -50,6 +50,17 @@ def new_protocol(
     with writing(into):
         _report(scaffold.new_protocol(name, into, kind), into / f"test_{name}.py")
     print(f"next: golfsim run {into / name}.toml; then edit {into / name}.py (golfsim help protocols)")
+
+
+def new_learner(
+    name: Annotated[str, typer.Argument(help="Name of the learner, e.g. hinge_with_bias.")], into: Into = Path()
+) -> None:
+    """Create a small working learner with a scenario and a test."""
+    from golfsim.cli import scaffold
+
+    with writing(into):
+        _report(scaffold.new_learner(name, into), into / f"test_{name}.py")
+    print(f"next: golfsim run {into / name}.toml; then edit {into / name}.py (golfsim help learners)")
 
 
 def new_scenario(

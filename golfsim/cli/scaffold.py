@@ -1,4 +1,4 @@
-"""New protocols and scenarios: small working files, each with a test that passes unchanged."""
+"""New protocols, learners and scenarios: small working files, each with a test that passes unchanged."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ def new_protocol(name: str, folder: Path, kind: str = KINDS[0]) -> list[Path]:
     if kind not in KINDS:
         raise UserError(f"there is no kind “{kind}” of protocol", hint=nearest(kind, KINDS))
     texts = _texts(kind, PROTOCOL_FILES, name, folder)
+    _check_module(name)
+    _check_class(class_name(name), texts[folder / f"{name}.py"])
+    return _write_all(texts, folder)
+
+
+def new_learner(name: str, folder: Path) -> list[Path]:
+    """Write a learner with its scenario and test, none of which may exist; return the files."""
+    texts = _texts("gradient", PROTOCOL_FILES, name, folder)
     _check_module(name)
     _check_class(class_name(name), texts[folder / f"{name}.py"])
     return _write_all(texts, folder)

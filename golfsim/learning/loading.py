@@ -12,6 +12,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from golfsim.core.errors import UserError, nearest
+from golfsim.learning.checking import check_learner
 from golfsim.learning.online import LearnerConfig, OnlineLearner
 from golfsim.protocol.loading import class_in_file
 
@@ -27,6 +28,7 @@ def find(use: str, folder: Path = Path(), allow_code: bool = False) -> type[Onli
     """Return the class for a learner's `use`: an installed one, or ``file.py:Class`` next to the scenario."""
     if ":" in use:
         found: type[OnlineLearner[Any]] = class_in_file(use, folder, allow_code, OnlineLearner, "learner")
+        check_learner(found)
         return found
     if use not in installed():
         raise UserError(f"there is no learner “{use}”", key="learner", hint=nearest(use, list(installed())))

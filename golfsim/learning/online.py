@@ -220,6 +220,7 @@ class GradientLearner(OnlineLearner[G]):
     record r to row 0 of `out`, and `scores`.
     """
 
+    Config: ClassVar[type[GradientConfig]] = GradientConfig
     uses = frozenset({"lambda"})
     gradient: ClassVar[Any] = None
 

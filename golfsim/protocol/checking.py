@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from golfsim.core.errors import UserError, closest
+from golfsim.core.settings import Settings
 from golfsim.protocol.base import LayerConfig, Protocol
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ RANDOM = {"np.random", "numpy.random", "random"}  # whose numbers are not a func
 
 def check_class(cls: type[Protocol[Any]]) -> None:
     """Refuse a class with a misspelt method, a method with other arguments, or without its settings."""
-    _check_config(cls)
+    check_settings(cls, "protocol")
     for name, function in vars(cls).items():
         if inspect.isfunction(function) and not name.startswith("_"):
             _check_method(cls, name)
@@ -42,7 +43,7 @@ def random_uses(path: Path) -> list[str]:
 
 def check_layer(layer: Protocol[Any], world: World) -> None:
     """Check what the first cycle has made of a layer of the user's own, before the run continues."""
-    if _of_user(type(layer)):
+    if of_user(type(layer)):
         check_state(layer)
         if world.order.size:
             check_observed(layer, layer.observe(world))
@@ -54,7 +55,7 @@ def check_state(layer: Protocol[Any]) -> None:
         layer.state()
     except TypeError as error:
         name = str(error).split(" ", 1)[0].rpartition(".")[2]
-        raise UserError(f"{_where(type(layer), attribute=name)}: {error}", key=layer.name) from None
+        raise UserError(f"{where(type(layer), attribute=name)}: {error}", key=layer.name) from None
 
 
 def check_observed(layer: Protocol[Any], found: Any) -> None:
@@ -68,28 +69,31 @@ def check_observed(layer: Protocol[Any], found: Any) -> None:
     else:
         what = f"it returned {type(found).__name__}" + ("" if found is None else f" {found!r:.60}")
     raise UserError(
-        f"{_where(type(layer), 'observe')}: observe: expected a dictionary of numbers by name; {what}",
+        f"{where(type(layer), 'observe')}: observe: expected a dictionary of numbers by name; {what}",
         key=layer.name,
         hint='for example: return {"mean": float(self.value.mean())}',
     )
 
 
-def _check_config(cls: type[Protocol[Any]]) -> None:
+def check_settings(cls: type[Any], kind: str) -> None:
     """Refuse a class that names its settings in brackets, or has them in its file, and does not assign them."""
-    own = [base for base in cls.__mro__ if _of_user(base)]
-    if any("Config" in vars(base) for base in own):
+    base = Settings if kind == "learner" else LayerConfig
+    own = [one for one in cls.__mro__ if of_user(one)]
+    if any("Config" in vars(one) for one in own):
         return
-    named = [kind for base in own for generic in getattr(base, "__orig_bases__", ()) for kind in get_args(generic)]
-    named = [kind for kind in named if not isinstance(kind, TypeVar) and kind is not LayerConfig]
+    named = [one for owner in own for generic in getattr(owner, "__orig_bases__", ()) for one in get_args(generic)]
+    named = [one for one in named if isinstance(one, type) and one is not cls.Config]
     beside = [
         value
         for value in vars(sys.modules[cls.__module__]).values()
-        if isinstance(value, type) and issubclass(value, LayerConfig) and _of_user(value)
+        if isinstance(value, type) and issubclass(value, base) and of_user(value)
     ]
     if named or beside:
         config = (named or beside)[0].__name__
-        what = f"{_where(cls)}: class {cls.__name__} has no Config, so it does not know the settings of {config}"
-        raise UserError(what, key="use", hint=f"add this line to the class: Config = {config}")
+        what = f"{where(cls)}: class {cls.__name__} has no Config, so it does not know the settings of {config}"
+        raise UserError(
+            what, key="use" if kind == "protocol" else kind, hint=f"add this line to the class: Config = {config}"
+        )
 
 
 def _check_method(cls: type[Protocol[Any]], name: str) -> None:
@@ -97,24 +101,24 @@ def _check_method(cls: type[Protocol[Any]], name: str) -> None:
     if above is None:
         meant = closest(name, _hooks(cls))
         if meant is not None and not _overridden(cls, meant):
-            what = f"{_where(cls, name)}: golfsim never calls “{name}”"
+            what = f"{where(cls, name)}: golfsim never calls “{name}”"
             raise UserError(what, key="use", hint=f"did you mean “{meant}”? A helper's name should begin with “_”")
         return
     wanted, got = (len(inspect.signature(getattr(owner, name)).parameters) for owner in (above, cls))
     if inspect.isfunction(vars(above)[name]) and got < wanted and not _any_number(getattr(cls, name)):
         arguments = ", ".join(inspect.signature(getattr(above, name)).parameters)
-        what = f"{_where(cls, name)}: {name} takes too few arguments"
+        what = f"{where(cls, name)}: {name} takes too few arguments"
         raise UserError(what, key="use", hint=f"expected {name}({arguments})")
 
 
 def _hooks(cls: type[Protocol[Any]]) -> list[str]:
     """Return the methods that golfsim calls and that a class may override."""
-    names = {name for base in cls.__mro__ if not _of_user(base) for name in vars(base)}
+    names = {name for base in cls.__mro__ if not of_user(base) for name in vars(base)}
     return [name for name in names if not name.startswith("_") and callable(getattr(cls, name))]
 
 
 def _overridden(cls: type[Protocol[Any]], name: str) -> bool:
-    return any(name in vars(base) for base in cls.__mro__ if _of_user(base))
+    return any(name in vars(base) for base in cls.__mro__ if of_user(base))
 
 
 def _any_number(function: Any) -> bool:
@@ -122,12 +126,12 @@ def _any_number(function: Any) -> bool:
     return inspect.Parameter.VAR_POSITIONAL in kinds
 
 
-def _of_user(cls: type[Any]) -> bool:
+def of_user(cls: type[Any]) -> bool:
     """Return whether a class is the user's: that of a protocol file, of a module next to it, or of another package."""
     return cls.__module__.partition(".")[0] not in OURS
 
 
-def _where(cls: type[Any], method: str = "", attribute: str = "") -> str:
+def where(cls: type[Any], method: str = "", attribute: str = "") -> str:
     """Return file and line of a class, of a method, or of the first assignment to an attribute."""
     file = Path(inspect.getfile(cls))
     line = next(_lines(file, cls.__name__, method, attribute), None)

@@ -15,8 +15,9 @@ from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
 
 WRITERS = {kind: partial(scaffold.new_protocol, kind=kind) for kind in scaffold.KINDS}
-WRITERS["scenario"] = scaffold.new_scenario
+WRITERS |= {"scenario": scaffold.new_scenario, "gradient": scaffold.new_learner}
 FAULTS = {
+    "gradient": ("-2 * short * y", "2 * short * y"),
     "plain": ("(value[i] + value[j]) / 2", "value[i]"),
     "overlay": ("views[i, place] = offered", "views[i, place] = i"),
     "learner": ("rate * y /", "-rate * y /"),
@@ -31,7 +32,9 @@ def outcome_of(folder, name):
 
 @needs_jit
 @pytest.mark.parametrize("name", ["something_new", "x2"])
-@pytest.mark.parametrize(("kind", "tests"), [("plain", 5), ("overlay", 5), ("learner", 5), ("scenario", 2)])
+@pytest.mark.parametrize(
+    ("kind", "tests"), [("plain", 5), ("overlay", 5), ("learner", 5), ("scenario", 2), ("gradient", 4)]
+)
 def test_what_is_written_passes_its_own_test(kind, tests, name, tmp_path):
     WRITERS[kind](name, tmp_path)
     ended = outcome_of(tmp_path, name)
@@ -39,8 +42,10 @@ def test_what_is_written_passes_its_own_test(kind, tests, name, tmp_path):
 
 
 @needs_jit
-@pytest.mark.parametrize(("kind", "failed"), [("plain", 4), ("overlay", 4), ("learner", 2)])
-def test_the_test_of_a_new_protocol_notices_a_fault(kind, failed, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "failed", "passed"), [("plain", 4, 1), ("overlay", 4, 1), ("learner", 2, 3), ("gradient", 3, 1)]
+)
+def test_the_test_of_a_new_protocol_notices_a_fault(kind, failed, passed, tmp_path):
     WRITERS[kind]("faulty", tmp_path)
     file = tmp_path / "faulty.py"
     text = file.read_text(encoding="utf-8")
@@ -48,7 +53,7 @@ def test_the_test_of_a_new_protocol_notices_a_fault(kind, failed, tmp_path):
     file.write_text(text.replace(*FAULTS[kind]), encoding="utf-8")
     ended = outcome_of(tmp_path, "faulty")
     assert ended.returncode == 1
-    assert f"{failed} failed, {5 - failed} passed" in ended.stdout, ended.stdout + ended.stderr
+    assert f"{failed} failed, {passed} passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 @needs_jit
@@ -78,16 +83,17 @@ def test_what_is_written_is_in_the_house_style(kind, name, tmp_path):
 
 @pytest.mark.slow
 def test_new_protocols_are_fully_typed(tmp_path):
-    for kind in scaffold.KINDS:
+    kinds = (*scaffold.KINDS, "gradient")
+    for kind in kinds:
         WRITERS[kind](f"my_{kind}", tmp_path)
     config = ["--config-file", str(HERE.parent / "pyproject.toml"), "--cache-dir", str(tmp_path / "cache")]
-    files = [f"my_{kind}.py" for kind in scaffold.KINDS]
+    files = [f"my_{kind}.py" for kind in kinds]
     words = [sys.executable, "-m", "mypy", *config, *files]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "no issues found in 3 source files" in ended.stdout, ended.stdout + ended.stderr
+    assert "no issues found in 4 source files" in ended.stdout, ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize("kind", scaffold.KINDS)
+@pytest.mark.parametrize("kind", [*scaffold.KINDS, "gradient"])
 def test_the_texts_fit_the_name(kind, tmp_path):
     written = {path.name: path.read_text(encoding="utf-8") for path in WRITERS[kind]("push_sum", tmp_path)}
     code, table = written["push_sum.py"], written["push_sum.toml"]

@@ -3,10 +3,11 @@
 import naive
 import numpy as np
 import pytest
-from helpers import learning_tree, rule_of
+from helpers import learning_tree, needs_jit, rule_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from golfsim.core.errors import UserError
 from golfsim.learning.kinds import with_room
 from golfsim.learning.loading import installed, make
 from golfsim.learning.online import Shape
@@ -16,6 +17,8 @@ from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.protocol.records import Rows
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
+from golfsim.testing import LEARNER_CHECKS, Case, learner_contract
+from golfsim.testing.learners import ONCE
 
 SEEDS = st.integers(0, 10**6)
 KINK = 1e-3  # no input of a ReLU may be nearer to 0: there the gradient jumps
@@ -179,3 +182,130 @@ def test_mistakes_in_the_settings_of_a_learner_are_explained():
 def test_a_learner_is_written_as_a_scenario_names_it(name):
     assert make(name).as_setting() is not None
     assert make(make(name).as_setting()).config == make(name).config
+
+
+@pytest.mark.slow
+@needs_jit
+@pytest.mark.parametrize(
+    "learner",
+    ["perceptron", {"use": "mlp", "hidden": [3], "optimiser": "adam"}, {"use": "softmax", "clip": 1.0}],
+    ids=str,
+)
+def test_learners_keep_the_contract(learner):
+    learner_contract(learner)
+
+
+@pytest.mark.parametrize("check", [name for name in LEARNER_CHECKS if name not in ONCE])
+@pytest.mark.parametrize("name", sorted(installed()))
+@pytest.mark.parametrize("classes", [2, 3])
+def test_kernels_of_learners_keep_the_contract(check, name, classes):
+    LEARNER_CHECKS[check](Case(make(name), name, classes))
+
+
+OWN = """
+from golfsim.learning import GradientLearner, LinearLearner, OnlineLearner, inlined, leaf
+
+
+@inlined
+def step(s, margin, t):
+    return 3.0 / t if margin < 0 else 1.0 / t
+
+
+@inlined
+def decay(s, t):
+    return 1.0
+
+
+@inlined
+def reach(s, t):
+    return {reach}
+
+
+class Mine(LinearLearner):
+    step, decay, reach = step, decay, reach
+
+
+@leaf
+def spoil(s, a, i, b, j, share, room):
+    b[j, 0] += 1
+    {spoil}
+
+
+@leaf
+def update(s, w, i, t, rows, first, stop, room):
+    w[i, 0] += rows.x[first, 0]
+
+
+@leaf
+def scores(s, w, i, x, r, out, o, room):
+    out[o, 0] = w[i, 0]
+
+
+class Any(OnlineLearner):
+    update, scores, merge = update, scores, spoil
+
+    def shape(self, records):
+        return 1, 1
+
+    def outputs(self, records):
+        return 1
+"""
+
+
+def own_case(tmp_path, name, reach="3.0 / t", spoil="pass"):
+    (tmp_path / "own.py").write_text(OWN.format(reach=reach, spoil=spoil), encoding="utf-8")
+    return Case(make(f"own.py:{name}", tmp_path), f"own.py:{name}", 2, tmp_path)
+
+
+def test_the_contract_of_learners_sees_a_step_that_is_too_long(tmp_path):
+    LEARNER_CHECKS["no_step_is_longer_than_stated"](own_case(tmp_path, "Mine"))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(AssertionError, match="longer than"):
+        LEARNER_CHECKS["no_step_is_longer_than_stated"](own_case(tmp_path / "b", "Mine", reach="1.0 / t"))
+
+
+def test_the_contract_of_learners_sees_a_merge_that_changes_other_models(tmp_path):
+    with pytest.raises(AssertionError, match="merged with itself"):
+        LEARNER_CHECKS["merging_changes_one_model"](own_case(tmp_path, "Any"))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(AssertionError, match="another node"):
+        LEARNER_CHECKS["merging_changes_one_model"](own_case(tmp_path / "b", "Any", spoil="b[j + 1, 0] = 0"))
+
+
+MISTAKES = {
+    "no kernel “scores”": "class Mine(GradientLearner):\n    gradient = six",
+    "“gradient” of class Mine is not a kernel": "class Mine(GradientLearner):\n    gradient, scores = plain, scores",
+    "takes 3 arguments (s, w, i)": "class Mine(GradientLearner):\n    gradient, scores = six, three",
+    "no kernel “update”": "class Mine(OnlineLearner):\n    scores = scores",
+    "never calls “inital”": "class Mine(GradientLearner):\n    gradient, scores = six, scores\n"
+    "    def inital(self): ...",
+    "add this line to the class: Config = Mines": "class Mines(GradientConfig):\n    pass\n"
+    "class Mine(GradientLearner[Mines]):\n    gradient, scores = six, scores",
+}
+PRELUDE = """
+from golfsim.learning import GradientConfig, GradientLearner, OnlineLearner, leaf
+
+def plain(s, w, i, x, r, label, out, work): ...
+
+@leaf
+def six(s, w, i, x, r, label, out, work):
+    out[0, 0] += 1
+
+@leaf
+def scores(s, w, i, x, r, out, o, room):
+    out[o, 0] = 1
+
+@leaf
+def three(s, w, i):
+    w[i, 0] = 1
+
+"""
+
+
+@needs_jit
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes_in_the_class_of_a_learner_are_found_when_it_is_loaded(message, tmp_path):
+    (tmp_path / "mine.py").write_text(PRELUDE + MISTAKES[message], encoding="utf-8")
+    with pytest.raises(UserError) as told:
+        make("mine.py:Mine", tmp_path)
+    assert message in str(told.value)

@@ -1,19 +1,4 @@
-"""Test a protocol against the contract that every protocol fulfils.
-
-In a test of your own::
-
-    from pathlib import Path
-    from golfsim.testing import contract
-
-    def test_my_protocol_fulfils_the_contract():
-        contract(
-            {"use": "push_sum.py:PushSum", "peers": "peers"},
-            below=[{"name": "peers", "use": "uniform"}],
-            folder=Path(__file__).parent,
-        )
-
-`contract` runs every check and names the first one that fails. `CHECKS` has them by name, for a test per check.
-"""
+"""The contract of protocols: what every layer of a stack must do."""
 
 from __future__ import annotations
 

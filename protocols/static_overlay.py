@@ -124,6 +124,7 @@ class StaticOverlay(Overlay[StaticOverlayConfig]):
 
     Config = StaticOverlayConfig
     accepts = frozenset({"loss", "delay", "partition"})
+    fixed = True
 
     def setup(self, world: World) -> None:
         """Create the graph in the internal numbers of the nodes."""

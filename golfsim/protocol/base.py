@@ -167,6 +167,10 @@ class Protocol(Stateful, Generic[C]):
     def step(self, world: World) -> None:
         """Deliver what is due, then let the nodes of `world.order` act one after the other."""
 
+    def senders(self, world: World) -> NDArray[np.int32]:
+        """Return the nodes that send by themselves in this turn, in acting order; by default all online nodes."""
+        return world.order
+
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return the arrays of its state with one row per node, which must not change while the node is offline.
 

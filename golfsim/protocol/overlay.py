@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,8 @@ def random_contacts(
 
 class Overlay(Protocol[C]):
     """A layer that other layers ask for peers."""
+
+    fixed: ClassVar[bool] = False  # its links never change
 
     def choose(
         self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0

@@ -347,7 +347,7 @@ def test_operations_on_symbols_are_those_on_dense_vectors(seed):
         moved, nudged, joined = w.copy(), w.copy(), w.copy()
         move(w, 1, half, part, vectors, row, moved, 0)
         nudge(nudged, 1, half, part, vectors, row)
-        join_rows(w, vectors, row, Models(joined, age, none, age, none, age), half, part, share)
+        join_rows(w, vectors, row, Models(joined, age, none, age, none, age, age[:, None]), half, part, share)
         found.append(np.concatenate([moved, nudged, joined]))
     assert found[0] == pytest.approx(found[1], **close)
 

@@ -105,7 +105,7 @@ def test_the_offset_of_published_records_is_their_mean_square_over_lambda():
 def test_the_length_of_private_records_is_not_used():
     with pytest.raises(UserError, match="not published"):
         ended(WALK | {"offset": "published", "records": "raw"})
-    with pytest.raises(UserError, match="has no step size"):
+    with pytest.raises(UserError, match="the learner “mean” has none"):
         ended(WALK | {"offset": 1.0, "learner": "mean"})
 
 

@@ -80,7 +80,10 @@ def test_a_value_of_six_digits_is_never_smaller(value):
 
 
 def test_each_record_has_the_epsilon_of_its_own_visits_in_all_ledgers():
-    ledgers = [Ledger(UniformSchedule(kind="uniform", visits=20), 2.0, 3), Ledger(HalvingSchedule(kind="halving"), 1, 3)]
+    ledgers = [
+        Ledger(UniformSchedule(kind="uniform", visits=20), 2.0, 3),
+        Ledger(HalvingSchedule(kind="halving"), 1, 3),
+    ]
     ledgers[0].visits[:] = [0, 20, 20]
     ledgers[1].visits[:] = [0, 0, 2]
     found = spent(ledgers, 1e-3)

@@ -135,7 +135,7 @@ class Ledger(Stateful):
         return np.asarray(self._epsilon * share)
 
     def releases(self, visits: int) -> list[tuple[float, int]]:
-        """Return the ε of each release that so many visits of a record made, with the number of these releases."""
+        """Return the ε of each release that this many visits of a record made, with the number of these releases."""
         if not self._halving:
             return [(self._epsilon / self._allowed, visits)]
         return [(math.ldexp(self._epsilon, -number), 1) for number in range(1, visits + 1)]

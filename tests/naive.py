@@ -232,6 +232,78 @@ def cyclon_cycle(views, order, now, key, length, size, request_arrives, answer_a
     return views
 
 
+def tman_preference(topology, positions, length, columns, owner, peers):
+    """The peers in the order in which the owner prefers them (Jelasity, Montresor & Babaoglu 2009, section 2).
+
+    On a ring and a line the nearest nodes of both sides are taken in turn, in the other topologies just the nearest.
+    Equally near nodes are taken by number.
+    """
+    here = positions[owner]
+
+    def hops(a, b):
+        """The number of edges between two nodes of a binary tree whose root is 1 and node n has the children 2n, 2n+1."""
+        above = lambda n: [n >> up for up in range(n.bit_length())]  # noqa: E731
+        return min(above(a).index(n) + above(b).index(n) for n in above(a) if n in above(b))
+
+    def on_ring(a, b, size):
+        return min((b - a) % size, (a - b) % size)
+
+    if topology == "tree":
+        return sorted(peers, key=lambda peer: (hops(here + 1, positions[peer] + 1), peer))
+    if topology == "torus":
+        row, column = divmod(here, columns)
+        return sorted(
+            peers,
+            key=lambda peer: (
+                on_ring(row, positions[peer] // columns, length) + on_ring(column, positions[peer] % columns, columns),
+                peer,
+            ),
+        )
+    if topology == "line":
+        ahead = [peer for peer in peers if positions[peer] >= here]
+    else:
+        ahead = [peer for peer in peers if (positions[peer] - here) % length <= (here - positions[peer]) % length]
+    size = 10**30 if topology == "line" else length
+    nearest = lambda peer: (on_ring(here, positions[peer], size), peer)  # noqa: E731
+    sides = sorted(ahead, key=nearest), sorted(set(peers) - set(ahead), key=nearest)
+    mixed = []
+    for place in range(len(peers)):
+        mixed += [side[place] for side in sides if place < len(side)]
+    return mixed
+
+
+def tman_merge(view, received, owner, prefer, size, oldest):
+    """The new view, a list of (peer, time stamp): the fresher of two descriptors counts, and none is too old."""
+    fresh = {}
+    for peer, stamp in view + [(peer, stamp) for peer, stamp in received if peer != owner]:
+        if stamp >= oldest:
+            fresh[peer] = max(stamp, fresh.get(peer, stamp))
+    return [(peer, fresh[peer]) for peer in prefer(owner, list(fresh))][:size]
+
+
+def tman_cycle(views, order, now, key, prefer, psi, message, size, oldest, request_arrives, answer_arrives):
+    """One cycle of T-Man (Jelasity, Montresor & Babaoglu 2009, figure 2), without a liveness oracle."""
+    views = [list(view) for view in views]
+
+    def first(i, j):
+        """What i sends to j: the best of its view and its own descriptor, in the eyes of j."""
+        known = {i: now} | {peer: stamp for peer, stamp in views[i] if peer != j and stamp >= oldest}
+        return [(peer, known[peer]) for peer in prefer(j, list(known))][:message]
+
+    for i in order:
+        if not views[i]:
+            continue
+        j = views[i][below(draw(key, now, i, 0), min(psi, len(views[i])))][0]
+        sent = first(i, j)
+        if not request_arrives(i, j):
+            continue
+        returned = first(j, i)
+        views[j] = tman_merge(views[j], sent, j, prefer, size, oldest)
+        if answer_arrives(j, i):
+            views[i] = tman_merge(views[i], returned, i, prefer, size, oldest)
+    return views
+
+
 # ------------------------------------------------------------------------------------------------ learning
 
 

@@ -13,8 +13,20 @@ from golfsim.core.errors import UserError
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.protocol import (
-    Layer, Overlay, ViewConfig, ViewOverlay, World, answer_arrives, arrives, below, draw, inlined, integers, kernel,
-    leaf, prefetch,
+    Layer,
+    Overlay,
+    ViewConfig,
+    ViewOverlay,
+    World,
+    answer_arrives,
+    arrives,
+    below,
+    draw,
+    inlined,
+    integers,
+    kernel,
+    leaf,
+    prefetch,
 )  # fmt: skip
 from golfsim.protocol.views import NONE, PEER, TIME, as_links, choose_from_views, descriptor, known, live_peer
 
@@ -37,26 +49,33 @@ class Space(NamedTuple):
     columns: int
 
 
-class Room(NamedTuple):
-    """Scratch memory: descriptors to be ranked with their distances, and what a request and its answer carry."""
+class Side(NamedTuple):
+    """Scratch memory for the nearest descriptors on one side, with their distances."""
 
     words: NDArray[np.int64]
-    spare: NDArray[np.int64]
     far: NDArray[np.int64]
-    there: NDArray[np.int64]
-    back: NDArray[np.int64]
+
+
+class Room(NamedTuple):
+    """Scratch memory: descriptors to be ranked, the two sides, and what a request (row 0) and its answer carry."""
+
+    words: NDArray[np.int64]
+    ahead: Side
+    behind: Side
+    carried: NDArray[np.int64]
 
 
 def room(view: int, carried: int) -> Room:
     """Return scratch memory for views and messages of these lengths."""
     most = view + carried + 1
-    return Room(*(np.empty(size, np.int64) for size in (most, most, most, carried, carried)))
+    ahead, behind = (Side(np.empty(most, np.int64), np.empty(most, np.int64)) for _ in range(2))
+    return Room(np.empty(most, np.int64), ahead, behind, np.empty((2, carried), np.int64))
 
 
 @inlined
 def around(a, b, length):
     """Return the distance from a to b in the nearer direction of a ring."""
-    ahead = (b - a) % length
+    ahead = b - a if b >= a else b - a + length
     return min(ahead, length - ahead)
 
 
@@ -64,7 +83,7 @@ def around(a, b, length):
 def distance(space, a, b):
     """Return how far position b is from position a; a ring and a line have two sides, and `BEHIND` marks the second."""
     if space.kind == RING:
-        ahead = (b - a) % space.length
+        ahead = b - a if b >= a else b - a + space.length
         return ahead if 2 * ahead <= space.length else space.length - ahead + BEHIND
     if space.kind == LINE:
         return b - a if b >= a else a - b + BEHIND
@@ -82,36 +101,71 @@ def distance(space, a, b):
 
 
 @inlined
-def rank(space, position, owner, scratch, n):
-    """Sort the first n words of the scratch memory: those that the owner prefers first, the two sides in turn."""
-    words, spare, far = scratch.words, scratch.spare, scratch.far
-    first = 0
-    for k in range(n):
-        word = words[k]
-        key = distance(space, position[owner], position[word & PEER])
-        first += key < BEHIND
-        place = k
-        while place > 0 and (
-            far[place - 1] > key or (far[place - 1] == key and words[place - 1] & PEER > word & PEER)
-        ):
-            far[place], words[place] = far[place - 1], words[place - 1]
-            place -= 1
-        far[place], words[place] = key, word
-    if first == n:
-        return
-    p, q = 0, first
-    for k in range(n):
-        take = q == n or (p < first and p <= q - first)
-        spare[k] = words[p if take else q]
-        p += take
-        q += not take
-    for k in range(n):
-        words[k] = spare[k]
+def put(side, n, most, word, far):
+    """Put a descriptor into its place among the n nearest ones of a side; keep at most `most`, and return how many."""
+    if n == most and (side.far[n - 1] < far or (side.far[n - 1] == far and side.words[n - 1] & PEER < word & PEER)):
+        return n
+    place = min(n, most - 1)
+    while place > 0 and (
+        side.far[place - 1] > far or (side.far[place - 1] == far and side.words[place - 1] & PEER > word & PEER)
+    ):
+        side.far[place], side.words[place] = side.far[place - 1], side.words[place - 1]
+        place -= 1
+    side.far[place], side.words[place] = far, word
+    return min(n + 1, most)
 
 
 @inlined
-def pack(space, position, views, i, j, now, oldest, scratch, out):
-    """Write the descriptors that j prefers, of those that i has and of its own, and return their number.
+def rank(space, position, owner, scratch, n, out, row):
+    """Write those that a node prefers of the first n descriptors of the scratch memory, the two sides in turn.
+
+    Parameters
+    ----------
+    space : Space
+        The topology.
+    position : array of int64, shape (nodes,)
+        The position of each node.
+    owner : int
+        The node whose preference counts.
+    scratch : Room
+        Scratch memory, with the descriptors.
+    n : int
+        Their number.
+    out : array of int64, shape (rows, places)
+        Where the descriptors are written; empty places at the end are filled with `NONE`.
+    row : int
+        The row that is written.
+
+    Returns
+    -------
+    kept : int
+        The number of descriptors that are written.
+    """
+    most = out.shape[1]
+    first = second = 0
+    for k in range(n):
+        word = scratch.words[k]
+        far = distance(space, position[owner], position[word & PEER])
+        if far < BEHIND:
+            first = put(scratch.ahead, first, most, word, far)
+        else:
+            second = put(scratch.behind, second, most, word, far)
+    p = q = 0
+    for place in range(most):
+        if p < first and (p <= q or q == second):
+            out[row, place] = scratch.ahead.words[p]
+            p += 1
+        elif q < second:
+            out[row, place] = scratch.behind.words[q]
+            q += 1
+        else:
+            out[row, place] = NONE
+    return p + q
+
+
+@inlined
+def pack(space, position, views, i, j, now, oldest, scratch, row):
+    """Write the descriptors that j prefers, of those that i has and of its own, into a row of what is carried.
 
     Parameters
     ----------
@@ -127,8 +181,13 @@ def pack(space, position, views, i, j, now, oldest, scratch, out):
         The time stamp of a new descriptor, and of the oldest one that counts.
     scratch : Room
         Scratch memory.
-    out : array of int64, shape (message,)
-        Filled with the descriptors.
+    row : int
+        0 for a request, 1 for an answer.
+
+    Returns
+    -------
+    sent : int
+        The number of descriptors.
     """
     scratch.words[0] = descriptor(now, i)
     n = 1
@@ -137,15 +196,11 @@ def pack(space, position, views, i, j, now, oldest, scratch, out):
         if word & PEER != j and word >> TIME >= oldest:
             scratch.words[n] = word
             n += 1
-    rank(space, position, j, scratch, n)
-    n = min(n, out.size)
-    for k in range(n):
-        out[k] = scratch.words[k]
-    return n
+    return rank(space, position, j, scratch, n, scratch.carried, row)
 
 
 @inlined
-def take_in(space, position, views, i, oldest, scratch, carried, n):
+def take_in(space, position, views, i, oldest, scratch, row, n):
     """Merge descriptors into view i, the fresher one of two of the same peer, and keep those that i prefers.
 
     Parameters
@@ -161,11 +216,9 @@ def take_in(space, position, views, i, oldest, scratch, carried, n):
     oldest : int
         The time stamp of the oldest descriptor that counts.
     scratch : Room
-        Scratch memory.
-    carried : array of int64
-        The new descriptors.
-    n : int
-        Their number.
+        Scratch memory, with the new descriptors in a row of what is carried.
+    row, n : int
+        The row, and the number of descriptors in it.
     """
     words = scratch.words
     total = 0
@@ -174,7 +227,7 @@ def take_in(space, position, views, i, oldest, scratch, carried, n):
             words[total] = views[i, place]
             total += 1
     for e in range(n):
-        word = carried[e]
+        word = scratch.carried[row, e]
         if word & PEER == i or word >> TIME < oldest:
             continue
         place = 0
@@ -182,9 +235,7 @@ def take_in(space, position, views, i, oldest, scratch, carried, n):
             place += 1
         words[place] = max(words[place], word) if place < total else word
         total = max(total, place + 1)
-    rank(space, position, i, scratch, total)
-    for place in range(views.shape[1]):
-        views[i, place] = words[place] if place < total else NONE
+    rank(space, position, i, scratch, total, views, i)
 
 
 @leaf
@@ -212,9 +263,9 @@ def take_samples(space, position, views, nodes, peers, now, oldest, scratch):
         n = 0
         for k in range(peers.shape[0]):
             if peers[k, e] >= 0:
-                scratch.there[n] = descriptor(now, peers[k, e])
+                scratch.carried[0, n] = descriptor(now, peers[k, e])
                 n += 1
-        take_in(space, position, views, nodes[e], oldest, scratch, scratch.there, n)
+        take_in(space, position, views, nodes[e], oldest, scratch, 0, n)
 
 
 @leaf
@@ -245,7 +296,7 @@ def exchange(space, position, views, order, psi, oracle, oldest, wires, key, scr
         Scratch memory.
     """
     request, answer = wires
-    now, there, back = request.cycle, scratch.there, scratch.back
+    now = request.cycle
     for e in range(order.size):
         i = np.int64(order[e])
         size = known(views, i)
@@ -256,13 +307,13 @@ def exchange(space, position, views, order, psi, oracle, oldest, wires, key, scr
         if j < 0:
             continue
         prefetch(views, j)
-        sent = pack(space, position, views, i, j, now, oldest, scratch, there)
+        sent = pack(space, position, views, i, j, now, oldest, scratch, 0)
         if not arrives(request, i, j, 0):
             continue
-        returned = pack(space, position, views, j, i, now, oldest, scratch, back)
-        take_in(space, position, views, j, oldest, scratch, there, sent)
+        returned = pack(space, position, views, j, i, now, oldest, scratch, 1)
+        take_in(space, position, views, j, oldest, scratch, 0, sent)
         if answer_arrives(answer, j, i, 0):
-            take_in(space, position, views, i, oldest, scratch, back, returned)
+            take_in(space, position, views, i, oldest, scratch, 1, returned)
 
 
 @kernel
@@ -317,15 +368,20 @@ class TMan(ViewOverlay[TManConfig]):
     Config = TManConfig
     accepts = frozenset({"loss", "partition"})
     metrics = (
+        Metric("missing_links", "The number of target links between online nodes that no view has.", "links", "down"),
         Metric(
-            "missing_links", "The number of target links between online nodes that are not in the views.", "links", "down"
+            "missing_share",
+            "The share of target links between online nodes that no view has.",
+            "share of links",
+            "down",
         ),
         Metric(
-            "missing_share", "The share of target links between online nodes that are not in the views.",
-            "share of links", "down",
+            "converged",
+            "The first cycle after which no target link was missing; the current cycle as long as one is missing.",
+            "cycles",
+            "down",
         ),
-        Metric("converged", "The first cycle after which no target link was missing.", "cycles", "down"),
-    )  # fmt: skip
+    )
 
     def setup(self, world: World) -> None:
         """Allocate empty views, and place the nodes in the topology."""
@@ -428,8 +484,11 @@ class TMan(ViewOverlay[TManConfig]):
     def observe(self, world: World) -> dict[str, float]:
         """Return the missing target links, and when none was missing for the first time."""
         links, missing = self.missing(world)
-        found = {"missing_links": float(missing), "missing_share": missing / max(links, 1)}
-        return found | ({"converged": float(self.converged)} if self.converged else {})
+        return {
+            "missing_links": float(missing),
+            "missing_share": missing / max(links, 1),
+            "converged": float(self.converged or world.cycle),
+        }
 
     def _exchange(self, world: World) -> None:
         wires = tuple(world.transport.wire(self, kind, self._bytes) for kind in ("request", "answer"))

@@ -241,7 +241,7 @@ def tman_preference(topology, positions, length, columns, owner, peers):
     here = positions[owner]
 
     def hops(a, b):
-        """The number of edges between two nodes of a binary tree whose root is 1 and node n has the children 2n, 2n+1."""
+        """The edges between two nodes of a binary tree with the root 1, where node n has the children 2n and 2n+1."""
         above = lambda n: [n >> up for up in range(n.bit_length())]  # noqa: E731
         return min(above(a).index(n) + above(b).index(n) for n in above(a) if n in above(b))
 

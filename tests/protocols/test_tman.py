@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim.core.errors import UserError
-from golfsim.scenario.model import Scenario
-from golfsim.sim.simulation import Simulation
 from protocols.tman import IDS, TMan
 from protocols.uniform import Uniform
 
@@ -41,9 +39,7 @@ def preference(layer, topology, nodes):
     """The reference's ranking for a layer."""
     positions = layer._position.tolist()
     length = {"sorted-ring": IDS, "torus": nodes // layer._space.columns}.get(topology, nodes)
-    return lambda owner, peers: naive.tman_preference(
-        topology, positions, length, layer._space.columns, owner, peers
-    )
+    return lambda owner, peers: naive.tman_preference(topology, positions, length, layer._space.columns, owner, peers)
 
 
 @given(
@@ -153,41 +149,32 @@ def test_targets_skip_offline_nodes_on_a_ring_and_leave_them_out_on_a_torus():
 
 
 @needs_jit
-def test_the_number_of_missing_links_falls_exponentially_and_in_logarithmic_time():
-    # The paper's main result: the convergence time grows with the logarithm of the size. Over seeds 1 to 10 the
-    # time for 1,000 nodes and for 16,000 varies by at most one cycle.
-    settings = tman(view=20, message=20, psi=10)
-    at = {}
+def test_all_links_are_found_in_logarithmic_time_if_views_are_long():
+    # The paper's main result. Over five other seeds: 6 or 7 cycles for 1,000 nodes, 8 or 9 for 4,000, 10 to 12 for
+    # 16,000. The bounds leave one cycle more; a time linear in the size would be sixteen times as long.
+    found = {}
     for nodes in (1000, 4000, 16000):
-        scenario = Scenario.of(tree(UNIFORM, settings, nodes=nodes, cycles=40, observe={"every": 1}))
-        missing = []
-        run = Simulation(scenario)
-        for _ in run:
-            missing.append(run.latest["tman"]["missing_share"])
-            if not missing[-1]:
-                break
-        at[nodes] = len(missing)
-        assert missing == sorted(missing, reverse=True)
-    first, second = at[4000] - at[1000], at[16000] - at[4000]
-    assert 1 <= first <= 4
-    assert abs(second - first) <= 2
+        table = tree(UNIFORM, tman(view=100, initial=20, message=20, psi=10), nodes=nodes, cycles=14, order="shuffled")
+        found[nodes] = finished(table).latest["tman"]["converged"]
+    assert 5 <= found[1000] <= 8
+    assert 7 <= found[4000] <= 10
+    assert 9 <= found[16000] <= 13
 
 
 @needs_jit
-def test_after_a_crash_the_ring_closes_again_if_descriptors_expire():
+def test_a_crash_breaks_few_links_of_a_ring_and_descriptors_that_expire_close_it_again():
     crash = {"kind": "crash", "at": 20, "share": 0.5}
-    missing = {}
-    for lifetime in (None, 10):
-        settings = tman(view=20, liveness="none") | ({"lifetime": lifetime} if lifetime else {})
-        peers = {"name": "peers", "use": "newscast", "view": 20}
-        run = simulation(tree(peers, settings, nodes=1000, cycles=60, churn=crash, observe={"every": 1}))
-        missing[lifetime] = [run.latest["tman"]["missing_share"] for _ in run]
-    for found in missing.values():
-        assert found[18] == 0
-        assert found[19] > 0.2
-    assert missing[10][-1] == 0
-    links = run.layer("tman").links(run.world)[run.world.online]
-    assert run.world.online[links.indices].all()
+    dead, missing = {}, {}
+    for lifetime in (100, 10):
+        settings = tman(view=20, liveness="none", lifetime=lifetime)
+        run = finished(tree(UNIFORM, settings, nodes=1000, cycles=70, churn=crash, observe={"every": 70}))
+        views = run.layer("tman").views[run.world.online]
+        dead[lifetime] = 1 - run.world.online[views[views >= 0] & 0xFFFFFFFF].mean()
+        missing[lifetime] = run.latest["tman"]["missing_share"]
+    assert dead[100] > 0.2
+    assert missing[100] < 0.02
+    assert dead[10] == 0
+    assert missing[10] == 0
 
 
 def test_after_a_cut_random_peers_join_the_two_halves():

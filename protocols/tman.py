@@ -1,4 +1,4 @@
-"""T-Man: nodes exchange descriptors until each knows its neighbours in a topology (Jelasity, Montresor & Babaoglu 2009)."""
+"""T-Man: an overlay in which nodes find their neighbours in a topology (Jelasity, Montresor & Babaoglu 2009)."""
 
 from __future__ import annotations
 

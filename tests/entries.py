@@ -45,6 +45,7 @@ ENTRIES = {
     "static_overlay": Entry({"use": "static_overlay", "neighbours": 4}),
     "newscast": Entry({"use": "newscast", "view": 6}),
     "cyclon": Entry({"use": "cyclon", "view": 6, "shuffle": 3}),
+    "matching": Entry({"use": "matching"}),
     "tman": Entry({"use": "tman", "peers": "peers", "view": 6, "message": 5, "psi": 3, "lifetime": 8}, (VIEWS,)),
     "tman, a tree": Entry({"use": "tman", "peers": "peers", "topology": "tree", "view": 6}, (PEERS,)),
     "averaging": Entry({"use": "averaging", "peers": "peers"}, (PEERS,)),

@@ -304,6 +304,17 @@ def tman_cycle(views, order, now, key, prefer, psi, message, size, oldest, reque
     return views
 
 
+def matching(online, nodes, cycle, key, k):
+    """The partner of each node, or −1: neighbours in a random order of the online nodes (Durstenfeld 1964)."""
+    order, partner = sorted(online), [-1] * nodes
+    for place in range(len(order) - 1, 0, -1):
+        other = below(draw(key, cycle, place, k), place + 1)
+        order[place], order[other] = order[other], order[place]
+    for a, b in zip(order[::2], order[1::2]):  # noqa: B905 - the last of an odd number has no partner
+        partner[a], partner[b] = b, a
+    return partner
+
+
 # ------------------------------------------------------------------------------------------------ learning
 
 

@@ -48,6 +48,14 @@ ENTRIES = {
     "matching": Entry({"use": "matching"}),
     "tman": Entry({"use": "tman", "peers": "peers", "view": 6, "message": 5, "psi": 3, "lifetime": 8}, (VIEWS,)),
     "tman, a tree": Entry({"use": "tman", "peers": "peers", "topology": "tree", "view": 6}, (PEERS,)),
+    "broadcast": Entry({"use": "broadcast", "peers": "peers", "mode": "push-pull"}, (VIEWS,)),
+    "broadcast, rumour mongering": Entry(
+        {"use": "broadcast", "peers": "peers", "mode": "rumour", "stop": "coin", "epoch": 12}, (PEERS,)
+    ),
+    "broadcast, random initiators": Entry(
+        {"use": "broadcast", "peers": "peers", "initiators": "random", "sources": 2, "epoch": 9}, (PEERS,)
+    ),
+    "flooding": Entry({"use": "flooding", "peers": "peers", "messages": 2, "fanout": 2}, (VIEWS,)),
     "averaging": Entry({"use": "averaging", "peers": "peers"}, (PEERS,)),
     "averaging of a peak, random initiators": Entry(
         {"use": "averaging", "peers": "peers", "initial": "peak", "initiators": "random"}, (VIEWS,)

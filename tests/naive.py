@@ -315,6 +315,63 @@ def matching(online, nodes, cycle, key, k):
     return partner
 
 
+# ------------------------------------------------------------------------------------------------ broadcast
+
+
+def simple_epidemic(heard, peers, now, mode, rumour_arrives, request_arrives, answer_arrives):
+    """One cycle of push, pull or push-pull (Demers et al. 1987, section 1.3): the cycle in which each node heard.
+
+    `heard` has a cycle or None per node, `peers` the pairs (node, peer) in acting order. What a node hears in a cycle
+    it passes on in later ones. The functions say which messages (from, to) arrive.
+    """
+    knew, heard, sent = [cycle is not None and cycle < now for cycle in heard], list(heard), 0
+    for i, j in peers:
+        if j is None:
+            continue
+        if knew[i] and mode in ("push", "push-pull"):
+            sent += 1
+            if rumour_arrives(i, j) and heard[j] is None:
+                heard[j] = now
+        if heard[i] is None and mode in ("pull", "push-pull") and request_arrives(i, j) and knew[j]:
+            sent += 1
+            if answer_arrives(j, i):
+                heard[i] = now
+    return heard, sent
+
+
+def rumour_mongering(heard, interest, peers, now, k, stop, feedback, coin, rumour_arrives, answer_arrives):
+    """One cycle of rumour mongering by push (Demers et al. 1987, section 1.4): who heard when, and the interest left.
+
+    `interest` is the number of contacts that a node makes before it loses interest. `coin(i)` is a uniform number.
+    """
+    knew = [cycle is not None and cycle < now for cycle in heard]
+    heard, interest, sent = list(heard), list(interest), 0
+    for i, j in peers:
+        if j is None or not knew[i] or interest[i] == 0:
+            continue
+        sent += 1
+        told = rumour_arrives(i, j)
+        in_vain = told and heard[j] is not None
+        if told and not in_vain:
+            heard[j], interest[j] = now, k
+        if feedback and told and not answer_arrives(j, i):
+            in_vain = False
+        if in_vain or not feedback:
+            interest[i] = interest[i] - 1 if stop == "counter" else 0 if coin(i) < 1 / k else interest[i]
+    return heard, interest, sent
+
+
+def flood(links, source, arrives):
+    """The hops to all nodes that a message reaches which each node sends once to all its links but the one it came by."""
+    hops, came_from, wave = {source: 0}, {source: None}, [source]
+    for node in wave:
+        for place, peer in enumerate(peer for peer in links[node] if peer != came_from[node]):
+            if arrives(node, peer, place) and peer not in hops:
+                hops[peer], came_from[peer] = hops[node] + 1, node
+                wave.append(peer)
+    return hops
+
+
 # ------------------------------------------------------------------------------------------------ learning
 
 

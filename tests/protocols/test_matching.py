@@ -11,7 +11,9 @@ from golfsim.core.errors import UserError
 from protocols.matching import Matching
 
 
-@given(seed=st.integers(0, 10**6), nodes=st.integers(1, 15), share=st.sampled_from([0.0, 0.6, 1.0]), k=st.integers(0, 3))
+@given(
+    seed=st.integers(0, 10**6), nodes=st.integers(1, 15), share=st.sampled_from([0.0, 0.6, 1.0]), k=st.integers(0, 3)
+)
 def test_pairs_are_those_of_a_shuffle_and_each_node_is_the_peer_of_its_peer(seed, nodes, share, k):
     draws = np.random.default_rng(seed)
     world = at_cycle(make_world(nodes, seed=seed), 4, draws.random(nodes) < share)
@@ -46,7 +48,9 @@ def test_all_matchings_of_six_nodes_are_equally_frequent():
     # χ² over the 15 perfect matchings.
     world = make_world(6)
     layer = make_layer(Matching, world)
-    found = [tuple(layer.choose(at_cycle(world, cycle), world.order, np.uint64(0)).tolist()) for cycle in range(1, 3001)]
+    found = [
+        tuple(layer.choose(at_cycle(world, cycle), world.order, np.uint64(0)).tolist()) for cycle in range(1, 3001)
+    ]
     assert len(set(found)) == 15
     assert p_of_chi_square([found.count(pairs) for pairs in set(found)]) > ALPHA
 

@@ -362,7 +362,7 @@ def rumour_mongering(heard, interest, peers, now, k, stop, feedback, coin, rumou
 
 
 def flood(links, source, arrives):
-    """The hops to all nodes that a message reaches which each node sends once to all its links but the one it came by."""
+    """The hops of a message to each node that it reaches: a node sends it once, but not to where it came from."""
     hops, came_from, wave = {source: 0}, {source: None}, [source]
     for node in wave:
         for place, peer in enumerate(peer for peer in links[node] if peer != came_from[node]):

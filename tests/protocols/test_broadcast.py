@@ -1,6 +1,7 @@
 """Broadcast against plain references, and the known spread of rumours."""
 
 import math
+from itertools import pairwise
 
 import naive
 import numpy as np
@@ -79,9 +80,7 @@ def test_a_cycle_of_push_and_pull_is_that_of_the_paper(seed, nodes, loss, cut, m
         at_cycle(world, cycle, draws.random(nodes) < 0.8)
         world.order = draws.permutation(world.order).astype(np.int32)
         layer.config.peers._peer = some_peers(draws, nodes).astype(np.int32)
-        pairs = [
-            (int(i), int(j) if j >= 0 else None) for i, j in zip(world.order, layer.config.peers._peer[world.order])
-        ]  # noqa: B905, E501
+        pairs = contacts(world, layer.config.peers._peer)
         sent = []
         heard, count = naive.simple_epidemic(heard, pairs, cycle, mode, *wires_of(world, seed, loss, sent))
         told += count
@@ -105,9 +104,7 @@ def test_a_cycle_of_rumour_mongering_is_that_of_the_paper(seed, nodes, loss, cut
         at_cycle(world, cycle, draws.random(nodes) < 0.8)
         world.order = draws.permutation(world.order).astype(np.int32)
         layer.config.peers._peer = some_peers(draws, nodes).astype(np.int32)
-        pairs = [
-            (int(i), int(j) if j >= 0 else None) for i, j in zip(world.order, layer.config.peers._peer[world.order])
-        ]  # noqa: B905, E501
+        pairs = contacts(world, layer.config.peers._peer)
         sent = []
         rumour, _, answer = wires_of(world, seed, loss, sent)
         coin = lambda i, cycle=cycle: naive.uniform(naive.draw(key, cycle, i, 0))  # noqa: E731
@@ -139,7 +136,7 @@ def test_the_share_that_does_not_know_the_rumour_falls_as_known(mode):
     shares = [run.latest["news"]["residue"] for _ in run]
     assert shares[0] == 1 - 100 / nodes
     compared = 0
-    for before, after in zip(shares, shares[1:]):  # noqa: B905
+    for before, after in pairwise(shares):
         expected = EXPECTED[mode](before)
         if expected * nodes > 20:
             stay = expected / before

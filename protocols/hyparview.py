@@ -59,7 +59,7 @@ def pick(net, by, n):
 def send(net, wire, by, src, dst):
     """Send a message in the turn of a node, and return whether it arrives."""
     net.used[1] += 1
-    return count(wire, passes(wire, src, dst, by, net.used[1] - 1))
+    return count(wire, passes(wire, src, dst, by, 2 * (net.used[1] - 1)))
 
 
 @inlined

@@ -46,6 +46,7 @@ ENTRIES = {
     "newscast": Entry({"use": "newscast", "view": 6}),
     "cyclon": Entry({"use": "cyclon", "view": 6, "shuffle": 3}),
     "matching": Entry({"use": "matching"}),
+    "hyparview": Entry({"use": "hyparview", "view": 3, "passive": 7, "shuffle_active": 2, "shuffle_passive": 2}),
     "tman": Entry({"use": "tman", "peers": "peers", "view": 6, "message": 5, "psi": 3, "lifetime": 8}, (VIEWS,)),
     "tman, a tree": Entry({"use": "tman", "peers": "peers", "topology": "tree", "view": 6}, (PEERS,)),
     "broadcast": Entry({"use": "broadcast", "peers": "peers", "mode": "push-pull"}, (VIEWS,)),

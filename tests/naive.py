@@ -315,6 +315,141 @@ def matching(online, nodes, cycle, key, k):
     return partner
 
 
+class HyParView:
+    """One cycle of HyParView (Leitão, Pereira & Rodrigues 2007, section 4), each node in turn.
+
+    Views are lists of peers; the last peer takes the place of one that is removed. `arrives(kind, by, k, src, dst)`
+    says whether message k that is sent in the turn of node `by` arrives, `reach(src, dst)` whether dst can be reached.
+    """
+
+    def __init__(self, active, passive, sizes, walks, shuffled, now, key, arrives, reach):
+        self.active, self.passive = [list(view) for view in active], [list(view) for view in passive]
+        self.sizes, self.walks, self.shuffled = sizes, walks, shuffled
+        self.now, self.key, self.arrives, self.reach = now, key, arrives, reach
+
+    def cycle(self, order, contact):
+        """The contacts that are left after all nodes have joined, repaired their views, and shuffled."""
+        contact = list(contact)
+        for self.by in order:
+            self.draws = self.messages = 0
+            if contact[self.by] is not None and self.join(self.by, contact[self.by]):
+                contact[self.by] = None
+            self.repair(self.by)
+            self.shuffle(self.by)
+        return contact
+
+    def pick(self, n):
+        self.draws += 1
+        return below(draw(self.key, self.now, self.by, self.draws - 1), n)
+
+    def send(self, kind, src, dst):
+        self.messages += 1
+        return self.arrives(kind, self.by, self.messages - 1, src, dst)
+
+    @staticmethod
+    def take_out(view, peer):
+        if peer in view:
+            view[view.index(peer)] = view[-1]
+            view.pop()
+
+    def front(self, view, most):
+        """Random peers, which come to the front of the view."""
+        for place in range(min(most, len(view))):
+            other = place + self.pick(len(view) - place)
+            view[place], view[other] = view[other], view[place]
+        return view[: min(most, len(view))]
+
+    def keep(self, i, peer, sent_away=()):
+        """Add to the passive view; what was sent away gives room first, each of it once."""
+        if peer == i or peer in self.active[i] or peer in self.passive[i]:
+            return
+        if len(self.passive[i]) < self.sizes[1]:
+            self.passive[i].append(peer)
+            return
+        while sent_away:
+            old = sent_away.pop(0)
+            if old in self.passive[i]:
+                self.passive[i][self.passive[i].index(old)] = peer
+                return
+        self.passive[i][self.pick(len(self.passive[i]))] = peer
+
+    def drop_random(self, i):
+        other = self.active[i][self.pick(len(self.active[i]))]
+        self.take_out(self.active[i], other)
+        self.keep(i, other)
+        if self.arrives("disconnect", None, None, i, other):
+            self.take_out(self.active[other], i)
+            self.keep(other, i)
+
+    def link(self, i, j):
+        if i == j or j in self.active[i]:
+            return
+        for node in (i, j):
+            if len(self.active[node]) == self.sizes[0]:
+                self.drop_random(node)
+        for node, peer in ((i, j), (j, i)):
+            self.take_out(self.passive[node], peer)
+            self.active[node].append(peer)
+
+    def onward(self, node, sender):
+        others = [peer for peer in self.active[node] if peer != sender]
+        return others[self.pick(len(others))]
+
+    def join(self, new, contact):
+        if not self.send("join", new, contact):
+            return False
+        self.link(contact, new)
+        for first in [peer for peer in self.active[contact] if peer != new]:
+            sender, node, left = contact, first, self.walks[0]
+            while self.send("forward", sender, node):
+                if left == 0 or len(self.active[node]) <= 1:
+                    self.link(node, new)
+                    break
+                if left == self.walks[1]:
+                    self.keep(node, new)
+                sender, node, left = node, self.onward(node, sender), left - 1
+        return True
+
+    def repair(self, i):
+        asked = 0
+        while asked < len(self.passive[i]) and len(self.active[i]) < self.sizes[0]:
+            view = self.passive[i]
+            place = asked + self.pick(len(view) - asked)
+            view[place], view[asked] = view[asked], view[place]
+            peer = view[asked]
+            welcome = not self.active[i] or len(self.active[peer]) < self.sizes[0]
+            if not self.send("neighbour", i, peer):
+                self.take_out(view, peer)
+            elif self.send("answer", peer, i) and welcome:
+                self.link(i, peer)
+            else:
+                asked += 1
+
+    def shuffle(self, i):
+        if not self.active[i]:
+            return
+        sender, node, left = i, self.active[i][self.pick(len(self.active[i]))], self.walks[0]
+        near = [i, *self.front(self.active[i], self.shuffled[0])]
+        far = self.front(self.passive[i], self.shuffled[1])
+        while True:
+            if not self.send("shuffle", sender, node):
+                return
+            left -= 1
+            if left == 0 or len(self.active[node]) <= 1:
+                break
+            sender, node = node, self.onward(node, sender)
+        if node == i:
+            return
+        returned = self.front(self.passive[node], len(near) + len(far))
+        room = list(returned)
+        for peer in near + far:
+            self.keep(node, peer, room)
+        if self.send("reply", node, i):
+            room = list(far)
+            for peer in returned:
+                self.keep(i, peer, room)
+
+
 # ------------------------------------------------------------------------------------------------ broadcast
 
 

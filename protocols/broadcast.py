@@ -151,15 +151,13 @@ class Broadcast(Protocol[BroadcastConfig]):
     Config = BroadcastConfig
     accepts = frozenset({"loss", "partition"})
     metrics = (
-        Metric("reached", "The share of online nodes that know the rumour.", "share of online nodes", "up"),
-        Metric("residue", "The share of online nodes that do not know the rumour.", "share of online nodes", "down"),
-        Metric("interested", "The share of online nodes that know the rumour and send it.", "share of online nodes"),
-        Metric("traffic", "How often the rumour was sent, divided by the number of online nodes.", "rumours", "down"),
-        Metric(
-            "delay.mean", "The cycles until a node heard the rumour, mean of those that know it.", "cycles", "down"
-        ),
-        Metric("delay.max", "The cycles until the last node so far heard the rumour.", "cycles", "down"),
-    )  # fmt: skip
+        Metric("rumour.reached", "The share of online nodes that know the rumour.", "share of online nodes", "up"),
+        Metric("rumour.residue", "The share of online nodes that do not know it.", "share of online nodes", "down"),
+        Metric("rumour.interested", "The share of online nodes that know it and send it.", "share of online nodes"),
+        Metric("rumour.sent", "The number of times it was sent, divided by that of online nodes.", "rumours", "down"),
+        Metric("delay.mean", "The cycles until a node heard it: the mean of the nodes that know it.", "cycles", "down"),
+        Metric("delay.max", "The cycles until the last node so far heard it.", "cycles", "down"),
+    )
 
     def setup(self, world: World) -> None:
         """Allocate what the nodes know."""
@@ -224,10 +222,10 @@ class Broadcast(Protocol[BroadcastConfig]):
         asleep = (self.contacts >= self.config.k) & (self.config.mode == "rumour")
         delay = self.heard[knowing] - self.begun
         return {
-            "reached": int(knowing.sum()) / online,
-            "residue": 1 - int(knowing.sum()) / online,
-            "interested": int((knowing & ~asleep).sum()) / online if self.config.mode != "pull" else 0.0,
-            "traffic": self.told / online,
+            "rumour.reached": int(knowing.sum()) / online,
+            "rumour.residue": 1 - int(knowing.sum()) / online,
+            "rumour.interested": int((knowing & ~asleep).sum()) / online if self.config.mode != "pull" else 0.0,
+            "rumour.sent": self.told / online,
             "delay.mean": float(delay.sum()) / max(delay.size, 1),
             "delay.max": float(delay.max(initial=0)),
         }

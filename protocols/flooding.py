@@ -95,13 +95,15 @@ class Flooding(Protocol[FloodingConfig]):
     accepts = frozenset({"loss", "partition"})
     metrics = (
         Metric(
-            "reached", "The share of online nodes that a message reaches: the mean over the messages of the last turn.",
-            "share of online nodes", "up",
+            "flood.reached",
+            "The share of online nodes that a message reaches: the mean over the messages of the last turn.",
+            "share of online nodes",
+            "up",
         ),
-        Metric("reached.min", "The smallest such share of a message of the last turn.", "share of online nodes", "up"),
-        Metric("hops", "The largest number of hops of a message, mean over the messages of the last turn.", "hops"),
-        Metric("traffic", "How often a node sends a message, mean over nodes and messages.", "", "down"),
-    )  # fmt: skip
+        Metric("flood.reached_min", "The smallest share of a message of the last turn.", "share of online nodes", "up"),
+        Metric("flood.hops", "The largest number of hops of a message: the mean over messages.", "hops"),
+        Metric("flood.sent", "The number of times that a node sends a message: the mean over nodes and messages."),
+    )
 
     def setup(self, world: World) -> None:
         """Allocate the results of the last turn."""
@@ -144,4 +146,9 @@ class Flooding(Protocol[FloodingConfig]):
 
     def observe(self, world: World) -> dict[str, float]:
         """Return how far the messages of the last turn went, and what they cost."""
-        return {"reached": self.share, "reached.min": self.least, "hops": self.hops, "traffic": self.traffic}
+        return {
+            "flood.reached": self.share,
+            "flood.reached_min": self.least,
+            "flood.hops": self.hops,
+            "flood.sent": self.traffic,
+        }

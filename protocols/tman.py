@@ -368,15 +368,15 @@ class TMan(ViewOverlay[TManConfig]):
     Config = TManConfig
     accepts = frozenset({"loss", "partition"})
     metrics = (
-        Metric("missing_links", "The number of target links between online nodes that no view has.", "links", "down"),
+        Metric("links.missing", "The number of target links between online nodes that no view has.", "links", "down"),
         Metric(
-            "missing_share",
+            "links.missing_share",
             "The share of target links between online nodes that no view has.",
             "share of links",
             "down",
         ),
         Metric(
-            "converged",
+            "links.complete",
             "The first cycle after which no target link was missing; the current cycle as long as one is missing.",
             "cycles",
             "down",
@@ -485,9 +485,9 @@ class TMan(ViewOverlay[TManConfig]):
         """Return the missing target links, and when none was missing for the first time."""
         links, missing = self.missing(world)
         return {
-            "missing_links": float(missing),
-            "missing_share": missing / max(links, 1),
-            "converged": float(self.converged or world.cycle),
+            "links.missing": float(missing),
+            "links.missing_share": missing / max(links, 1),
+            "links.complete": float(self.converged or world.cycle),
         }
 
     def _exchange(self, world: World) -> None:

@@ -133,7 +133,7 @@ def test_the_share_that_does_not_know_the_rumour_falls_as_known(mode):
     # are compared; a deviation of five standard deviations happens once in 60,000 tests.
     nodes = 20_000
     run = simulation(tree(UNIFORM, broadcast(mode=mode, sources=100), nodes=nodes, cycles=16, order="shuffled"))
-    shares = [run.latest["news"]["residue"] for _ in run]
+    shares = [run.latest["news"]["rumour.residue"] for _ in run]
     assert shares[0] == 1 - 100 / nodes
     compared = 0
     for before, after in pairwise(shares):
@@ -164,9 +164,9 @@ def test_the_residue_of_rumour_mongering_is_that_of_the_theory(stop, initiators,
     settings = broadcast(mode="rumour", k=k, stop=stop, initiators=initiators)
     run = finished(tree(UNIFORM, settings, nodes=20_000, cycles=60, observe={"every": 60}))
     found = run.latest["news"]
-    assert found["interested"] == 0
-    assert found["residue"] == pytest.approx(residue_of(k), abs=tolerance)
-    assert found["residue"] == pytest.approx(math.exp(-found["traffic"]), abs=tolerance)
+    assert found["rumour.interested"] == 0
+    assert found["rumour.residue"] == pytest.approx(residue_of(k), abs=tolerance)
+    assert found["rumour.residue"] == pytest.approx(math.exp(-found["rumour.sent"]), abs=tolerance)
 
 
 @needs_jit
@@ -174,12 +174,12 @@ def test_a_blind_rumour_needs_one_contact_more():
     # The tolerance is that of the test above for k = 2.
     settings = broadcast(mode="rumour", k=3, feedback=False)
     run = finished(tree(UNIFORM, settings, nodes=20_000, cycles=60, observe={"every": 60}))
-    assert run.latest["news"]["residue"] == pytest.approx(residue_of(2), abs=0.009)
+    assert run.latest["news"]["rumour.residue"] == pytest.approx(residue_of(2), abs=0.009)
 
 
 def test_each_epoch_has_a_rumour_of_its_own():
     run = simulation(tree(UNIFORM, broadcast(mode="push-pull", epoch=8), nodes=40, cycles=24))
-    reached = [run.latest["news"]["reached"] for _ in run]
+    reached = [run.latest["news"]["rumour.reached"] for _ in run]
     for first in (0, 8, 16):
         assert reached[first] == 1 / 40
         assert reached[first + 7] == 1
@@ -189,7 +189,7 @@ def test_each_epoch_has_a_rumour_of_its_own():
 def test_a_cut_stops_a_rumour_and_it_passes_afterwards(mode):
     cut = {"partition": [{"share": 0.5, "from": 1, "until": 30}]}
     run = simulation(tree(UNIFORM, broadcast(mode=mode, k=1000), nodes=40, cycles=60, transport=cut))
-    reached = [run.latest["news"]["reached"] for _ in run]
+    reached = [run.latest["news"]["rumour.reached"] for _ in run]
     assert reached[29] == 0.5
     assert reached[-1] == 1
 
@@ -197,5 +197,5 @@ def test_a_cut_stops_a_rumour_and_it_passes_afterwards(mode):
 def test_nodes_that_come_later_hear_the_rumour_too():
     churn = {"kind": "rate", "leave": 0.2, "rejoin": 0.5, "return": "afresh"}
     run = simulation(tree(UNIFORM, broadcast(mode="push-pull", sources=20), nodes=60, cycles=40, churn=churn))
-    reached = [run.latest["news"]["reached"] for _ in run]
+    reached = [run.latest["news"]["rumour.reached"] for _ in run]
     assert min(reached[20:]) > 0.8

@@ -45,22 +45,22 @@ def test_messages_travel_as_in_a_plain_search(seed, nodes, messages, loss, cut):
         found.append(naive.flood(links, source, arrives))
     layer.step(world)
     result = layer.observe(world)
-    assert result["reached"] == pytest.approx(np.mean([len(hops) for hops in found]) / online.size)
-    assert result["reached.min"] == pytest.approx(min(len(hops) for hops in found) / online.size)
-    assert result["hops"] == pytest.approx(np.mean([max(hops.values()) for hops in found]))
-    assert result["traffic"] == pytest.approx(len(sent) / messages / online.size)
+    assert result["flood.reached"] == pytest.approx(np.mean([len(hops) for hops in found]) / online.size)
+    assert result["flood.reached_min"] == pytest.approx(min(len(hops) for hops in found) / online.size)
+    assert result["flood.hops"] == pytest.approx(np.mean([max(hops.values()) for hops in found]))
+    assert result["flood.sent"] == pytest.approx(len(sent) / messages / online.size)
     assert world.transport.counts[0][:3].tolist() == [len(sent), sum(sent), len(sent) - sum(sent)]
 
 
 def test_a_ring_is_reached_over_half_of_its_length_and_a_cut_of_it_in_part():
     ring = {"name": "ring", "use": "static_overlay", "generator": "cycle_graph"}
     run = finished(tree(ring, {"name": "all", "use": "flooding", "peers": "ring"}, nodes=30, cycles=2))
-    expected = {"reached": 1, "reached.min": 1, "hops": 15, "traffic": 31 / 30}
+    expected = {"flood.reached": 1, "flood.reached_min": 1, "flood.hops": 15, "flood.sent": 31 / 30}
     assert {name: run.latest["all"][name] for name in expected} == pytest.approx(expected)
     path = ring | {"generator": "path_graph"}
     broken = {"churn": {"kind": "crash", "at": 2, "share": 0.2}}
     run = simulation(tree(path, {"name": "all", "use": "flooding", "peers": "ring"}, nodes=30, cycles=3, **broken))
-    shares = [run.latest["all"]["reached"] for _ in run]
+    shares = [run.latest["all"]["flood.reached"] for _ in run]
     assert shares[0] == 1
     assert shares[2] < 1
 
@@ -72,11 +72,11 @@ def test_a_fanout_bounds_the_messages_of_a_node():
         flooding = {"name": "all", "use": "flooding", "peers": "graph", "messages": 20}
         flooding |= {"fanout": fanout} if fanout else {}
         found[fanout] = finished(tree(graph, flooding, nodes=200, cycles=1)).latest["all"]
-    assert found[1]["reached"] < 0.3
-    assert found[3]["reached"] > 0.8
-    assert found[None]["reached"] == 1
-    assert found[3]["traffic"] == pytest.approx(3 * found[3]["reached"], rel=1e-9)
-    assert found[None]["traffic"] > 9
+    assert found[1]["flood.reached"] < 0.3
+    assert found[3]["flood.reached"] > 0.8
+    assert found[None]["flood.reached"] == 1
+    assert found[3]["flood.sent"] == pytest.approx(3 * found[3]["flood.reached"], rel=1e-9)
+    assert found[None]["flood.sent"] > 9
 
 
 def test_an_overlay_without_links_is_refused():

@@ -175,7 +175,7 @@ def crash(share, seed=1, nodes=2000, **settings):
             churn={"kind": "crash", "at": 20, "share": share}, observe={"every": 1, "overlay": 24},
         )
     )  # fmt: skip
-    return [run.latest["floods"]["reached"] for _ in run], run.latest["peers"]
+    return [run.latest["floods"]["flood.reached"] for _ in run], run.latest["peers"]
 
 
 @needs_jit

@@ -105,8 +105,8 @@ def test_a_topology_is_built_and_other_layers_get_its_links(topology):
     nodes = 64
     run = finished(tree(UNIFORM, tman(topology=topology, view=12, message=10, psi=5), nodes=nodes, cycles=25))
     layer, world = run.layer("tman"), run.world
-    assert run.latest["tman"]["missing_links"] == 0
-    assert 2 <= run.latest["tman"]["converged"] <= 25
+    assert run.latest["tman"]["links.missing"] == 0
+    assert 2 <= run.latest["tman"]["links.complete"] <= 25
     links = layer.links(world).toarray()
     number = np.argsort(layer._position[np.argsort(world.label)]) if topology == "sorted-ring" else np.arange(nodes)
     by_number = links[np.ix_(np.argsort(world.label), np.argsort(world.label))][np.ix_(number, number)]
@@ -155,7 +155,7 @@ def test_all_links_are_found_in_logarithmic_time_if_views_are_long():
     found = {}
     for nodes in (1000, 4000, 16000):
         table = tree(UNIFORM, tman(view=100, initial=20, message=20, psi=10), nodes=nodes, cycles=14, order="shuffled")
-        found[nodes] = finished(table).latest["tman"]["converged"]
+        found[nodes] = finished(table).latest["tman"]["links.complete"]
     assert 5 <= found[1000] <= 8
     assert 7 <= found[4000] <= 10
     assert 9 <= found[16000] <= 13
@@ -170,7 +170,7 @@ def test_a_crash_breaks_few_links_of_a_ring_and_descriptors_that_expire_close_it
         run = finished(tree(UNIFORM, settings, nodes=1000, cycles=70, churn=crash, observe={"every": 70}))
         views = run.layer("tman").views[run.world.online]
         dead[lifetime] = 1 - run.world.online[views[views >= 0] & 0xFFFFFFFF].mean()
-        missing[lifetime] = run.latest["tman"]["missing_share"]
+        missing[lifetime] = run.latest["tman"]["links.missing_share"]
     assert dead[100] > 0.2
     assert missing[100] < 0.02
     assert dead[10] == 0
@@ -181,7 +181,7 @@ def test_after_a_cut_random_peers_join_the_two_halves():
     cut = {"partition": [{"share": 0.5, "from": 1, "until": 10}]}
     peers = {"name": "peers", "use": "newscast", "view": 15}
     run = simulation(tree(peers, tman(view=10, initial=3), nodes=60, cycles=40, transport=cut, observe={"every": 1}))
-    missing = [run.latest["tman"]["missing_links"] for _ in run]
+    missing = [run.latest["tman"]["links.missing"] for _ in run]
     assert missing[9] > 0
     assert missing[-1] == 0
 

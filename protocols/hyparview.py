@@ -15,6 +15,8 @@ from golfsim.protocol import ViewConfig, ViewOverlay, World, inlined, kernel, le
 from golfsim.protocol.views import NONE, known
 
 SEEKS = -2  # the contact of a node that has to join and knows nobody
+QUEUE = 64  # nodes that repair their views at once, at most; others do it in their turns
+JOINED = 2**20  # the numbers of draws and messages after a node has joined begin here
 NUMBER = 8  # bytes of a node's number
 
 
@@ -35,7 +37,8 @@ class Net(NamedTuple):
 
     `active` and `passive` have the views, `used` the numbers of draws and of messages in the turn of a node, and how
     many of the peers that a node has sent away it has replaced. `sent` and `replied` are scratch memory for a shuffle,
-    `near` for the neighbours of a contact.
+    `near` for the neighbours of a contact. `left` is a queue of nodes that have lost a link to make room for another:
+    the last two numbers of `used` are its ends.
     """
 
     active: NDArray[np.int64]
@@ -46,6 +49,7 @@ class Net(NamedTuple):
     sent: NDArray[np.int64]
     replied: NDArray[np.int64]
     near: NDArray[np.int64]
+    left: NDArray[np.int64]
 
 
 @inlined
@@ -136,6 +140,9 @@ def make_room(net, by, i):
     if count(net.wires.disconnect, reaches(net.wires.disconnect, i, other)):
         remove(net.active, other, i)
         add_passive(net, by, other, i, net.near, 0, 0)
+        if net.used[4] < net.left.size:
+            net.left[net.used[4]] = other
+            net.used[4] += 1
 
 
 @leaf
@@ -215,7 +222,7 @@ def join(net, i, contact, active_walk, passive_walk):
 
 
 @leaf
-def repair(net, i):
+def repair(net, by, i):
     """Let a node ask passive peers, in random order, until its active view is full (section 4.3 of the paper).
 
     A peer with a full active view refuses, unless the node has no active peer: then its request has high priority. A
@@ -223,16 +230,24 @@ def repair(net, i):
     """
     tried = 0
     while tried < known(net.passive, i) and known(net.active, i) < net.active.shape[1]:
-        place = tried + pick(net, i, known(net.passive, i) - tried)
+        place = tried + pick(net, by, known(net.passive, i) - tried)
         peer = net.passive[i, place]
         net.passive[i, place], net.passive[i, tried] = net.passive[i, tried], peer
         accepts = known(net.active, i) == 0 or known(net.active, peer) < net.active.shape[1]
-        if not send(net, net.wires.neighbour, i, i, peer):
+        if not send(net, net.wires.neighbour, by, i, peer):
             remove(net.passive, i, peer)
-        elif send(net, net.wires.answer, i, peer, i) and accepts:
-            link(net, i, i, peer)
+        elif send(net, net.wires.answer, by, peer, i) and accepts:
+            link(net, by, i, peer)
         else:
             tried += 1
+
+
+@leaf
+def settle(net, by):
+    """Let the nodes repair their active views that have lost a link to make room for another, one after the other."""
+    while net.used[3] < net.used[4]:
+        net.used[3] += 1
+        repair(net, by, net.left[net.used[3] - 1])
 
 
 @leaf
@@ -294,8 +309,30 @@ def drop_broken(active, order, wire):
 
 
 @kernel
-def act(net, order, contact, active_walk, passive_walk, shuffled):
-    """Let each node in turn join if it has to, repair its active view, and shuffle its passive view.
+def join_all(net, nodes, contact, active_walk, passive_walk):
+    """Let nodes join, one after the other.
+
+    Parameters
+    ----------
+    net : Net
+        The network.
+    nodes : array of int32
+        The nodes that have a contact.
+    contact : array of int32, shape (nodes of the network,)
+        The contact of each node that has to join; changed in place.
+    active_walk, passive_walk : int
+        ARWL and PRWL of the paper.
+    """
+    for i in nodes:
+        net.used[:] = 0
+        if join(net, i, contact[i], active_walk, passive_walk):
+            contact[i] = NONE
+        settle(net, i)
+
+
+@kernel
+def act(net, order, walk, active, passive):
+    """Let each node in turn repair its active view and shuffle its passive view.
 
     Parameters
     ----------
@@ -303,19 +340,17 @@ def act(net, order, contact, active_walk, passive_walk, shuffled):
         The network.
     order : array of int32
         The online nodes, in acting order.
-    contact : array of int32, shape (nodes,)
-        The contact of each node that has to join; changed in place.
-    active_walk, passive_walk : int
-        ARWL and PRWL of the paper.
-    shuffled : tuple of int
+    walk : int
+        ARWL of the paper.
+    active, passive : int
         The number of active and of passive peers that a node sends in a shuffle.
     """
     for i in order:
         net.used[:] = 0
-        if contact[i] >= 0 and join(net, i, contact[i], active_walk, passive_walk):
-            contact[i] = NONE
-        repair(net, i)
-        shuffle(net, i, shuffled[0], shuffled[1], active_walk)
+        net.used[0] = net.used[1] = JOINED
+        repair(net, i, i)
+        settle(net, i)
+        shuffle(net, i, active, passive, walk)
 
 
 @kernel
@@ -341,16 +376,17 @@ class HyParViewConfig(ViewConfig):
         4, ge=0, description="k_p of the paper: the number of passive peers in a shuffle message"
     )
     rejoin: bool = Field(
-        True, description="whether a node that knows no other node any more joins again, through a random online node"
+        True, description="whether a node that has lost all peers joins again, through a random online node"
     )
 
 
 class HyParView(ViewOverlay[HyParViewConfig]):
     """Links between active peers go both ways; passive peers replace those that fail.
 
-    Nodes join through a contact and random walks. At the beginning of a turn each node notices which links are broken,
-    as TCP does. Then it asks passive peers until its active view is full, and shuffles its passive view with that of a
-    node at the end of a random walk. Other layers choose among the active peers.
+    In a turn each node first notices which links are broken, as TCP does. Then new nodes join through a contact and
+    random walks. Then each node asks passive peers until its active view is full, and shuffles its passive view with
+    that of a node at the end of a random walk. A node that loses a link because a peer needs the place asks at once.
+    Other layers choose among the active peers.
     """
 
     Config = HyParViewConfig
@@ -364,7 +400,7 @@ class HyParView(ViewOverlay[HyParViewConfig]):
         self.contact = np.full(world.nodes, NONE, np.int32)
         carried = 1 + config.shuffle_active + config.shuffle_passive
         self._bytes = NUMBER * carried
-        self._scratch = [np.empty(size, np.int64) for size in (3, carried, carried, config.view)]
+        self._scratch = [np.empty(size, np.int64) for size in (5, carried, carried, config.view, QUEUE)]
 
     def memory(self, world: World) -> int:
         """Return the bytes of the views and of the contacts."""
@@ -407,5 +443,7 @@ class HyParView(ViewOverlay[HyParViewConfig]):
         sizes = {"shuffle": self._bytes, "reply": self._bytes}
         wires = Wires(*(world.transport.wire(self, kind, sizes.get(kind, NUMBER)) for kind in Wires._fields))
         net = Net(self.views, self.passive, wires, self._exchange_key, *self._scratch)
-        shuffled = config.shuffle_active, config.shuffle_passive
-        act(net, world.order, self.contact, config.active_walk, config.passive_walk, shuffled)
+        nodes = np.sort(world.order)
+        joining = nodes[self.contact[nodes] >= 0]
+        join_all(net, joining, self.contact, config.active_walk, config.passive_walk)
+        act(net, world.order, config.active_walk, config.shuffle_active, config.shuffle_passive)

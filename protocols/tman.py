@@ -421,7 +421,7 @@ class TMan(ViewOverlay[TManConfig]):
         self._take_samples(world, nodes, self._initial, self._start_key)
 
     def step(self, world: World) -> None:
-        """Let the nodes add random peers and exchange descriptors; note when no target link is missing any more."""
+        """Let the nodes add random peers and exchange descriptors; note when no target link is missing."""
         self._take_samples(world, world.order, self.config.samples, self.key("sample"))
         self._exchange(world)
         if not self.converged and world.order.size and self.missing(world)[1] == 0:

@@ -328,15 +328,26 @@ class HyParView:
         self.now, self.key, self.arrives, self.reach = now, key, arrives, reach
 
     def cycle(self, order, contact):
-        """The contacts that are left after all nodes have joined, repaired their views, and shuffled."""
+        """The contacts that are left after nodes have joined, and then all repaired their views and shuffled."""
         contact = list(contact)
-        for self.by in order:
+        for self.by in sorted(node for node in order if contact[node] is not None):
             self.draws = self.messages = 0
-            if contact[self.by] is not None and self.join(self.by, contact[self.by]):
+            self.left = []
+            if self.join(self.by, contact[self.by]):
                 contact[self.by] = None
+            self.settle()
+        for self.by in order:
+            self.draws = self.messages = 2**20
+            self.left = []
             self.repair(self.by)
+            self.settle()
             self.shuffle(self.by)
         return contact
+
+    def settle(self):
+        """Nodes that lost a link repair their views, also those that lose one by this."""
+        for node in self.left:
+            self.repair(node)
 
     def pick(self, n):
         self.draws += 1
@@ -380,6 +391,8 @@ class HyParView:
         if self.arrives("disconnect", None, None, i, other):
             self.take_out(self.active[other], i)
             self.keep(other, i)
+            if len(self.left) < 64:
+                self.left.append(other)
 
     def link(self, i, j):
         if i == j or j in self.active[i]:

@@ -45,6 +45,18 @@ ENTRIES = {
     "static_overlay": Entry({"use": "static_overlay", "neighbours": 4}),
     "newscast": Entry({"use": "newscast", "view": 6}),
     "cyclon": Entry({"use": "cyclon", "view": 6, "shuffle": 3}),
+    "matching": Entry({"use": "matching"}),
+    "hyparview": Entry({"use": "hyparview", "view": 3, "passive": 7, "shuffle_active": 2, "shuffle_passive": 2}),
+    "tman": Entry({"use": "tman", "peers": "peers", "view": 6, "message": 5, "psi": 3, "lifetime": 8}, (VIEWS,)),
+    "tman, a tree": Entry({"use": "tman", "peers": "peers", "topology": "tree", "view": 6}, (PEERS,)),
+    "broadcast": Entry({"use": "broadcast", "peers": "peers", "mode": "push-pull"}, (VIEWS,)),
+    "broadcast, rumour mongering": Entry(
+        {"use": "broadcast", "peers": "peers", "mode": "rumour", "stop": "coin", "epoch": 12}, (PEERS,)
+    ),
+    "broadcast, random initiators": Entry(
+        {"use": "broadcast", "peers": "peers", "initiators": "random", "sources": 2, "epoch": 9}, (PEERS,)
+    ),
+    "flooding": Entry({"use": "flooding", "peers": "peers", "messages": 2, "fanout": 2}, (VIEWS,)),
     "averaging": Entry({"use": "averaging", "peers": "peers"}, (PEERS,)),
     "averaging of a peak, random initiators": Entry(
         {"use": "averaging", "peers": "peers", "initial": "peak", "initiators": "random"}, (VIEWS,)

@@ -232,6 +232,294 @@ def cyclon_cycle(views, order, now, key, length, size, request_arrives, answer_a
     return views
 
 
+def tman_preference(topology, positions, length, columns, owner, peers):
+    """The peers in the order in which the owner prefers them (Jelasity, Montresor & Babaoglu 2009, section 2).
+
+    On a ring and a line the nearest nodes of both sides are taken in turn, in the other topologies just the nearest.
+    Equally near nodes are taken by number.
+    """
+    here = positions[owner]
+
+    def hops(a, b):
+        """The edges between two nodes of a binary tree with the root 1, where node n has the children 2n and 2n+1."""
+        above = lambda n: [n >> up for up in range(n.bit_length())]  # noqa: E731
+        return min(above(a).index(n) + above(b).index(n) for n in above(a) if n in above(b))
+
+    def on_ring(a, b, size):
+        return min((b - a) % size, (a - b) % size)
+
+    if topology == "tree":
+        return sorted(peers, key=lambda peer: (hops(here + 1, positions[peer] + 1), peer))
+    if topology == "torus":
+        row, column = divmod(here, columns)
+        return sorted(
+            peers,
+            key=lambda peer: (
+                on_ring(row, positions[peer] // columns, length) + on_ring(column, positions[peer] % columns, columns),
+                peer,
+            ),
+        )
+    if topology == "line":
+        ahead = [peer for peer in peers if positions[peer] >= here]
+    else:
+        ahead = [peer for peer in peers if (positions[peer] - here) % length <= (here - positions[peer]) % length]
+    size = 10**30 if topology == "line" else length
+    nearest = lambda peer: (on_ring(here, positions[peer], size), peer)  # noqa: E731
+    sides = sorted(ahead, key=nearest), sorted(set(peers) - set(ahead), key=nearest)
+    mixed = []
+    for place in range(len(peers)):
+        mixed += [side[place] for side in sides if place < len(side)]
+    return mixed
+
+
+def tman_merge(view, received, owner, prefer, size, oldest):
+    """The new view, a list of (peer, time stamp): the fresher of two descriptors counts, and none is too old."""
+    fresh = {}
+    for peer, stamp in view + [(peer, stamp) for peer, stamp in received if peer != owner]:
+        if stamp >= oldest:
+            fresh[peer] = max(stamp, fresh.get(peer, stamp))
+    return [(peer, fresh[peer]) for peer in prefer(owner, list(fresh))][:size]
+
+
+def tman_cycle(views, order, now, key, prefer, psi, message, size, oldest, request_arrives, answer_arrives):
+    """One cycle of T-Man (Jelasity, Montresor & Babaoglu 2009, figure 2), without a liveness oracle."""
+    views = [list(view) for view in views]
+
+    def first(i, j):
+        """What i sends to j: the best of its view and its own descriptor, in the eyes of j."""
+        known = {i: now} | {peer: stamp for peer, stamp in views[i] if peer != j and stamp >= oldest}
+        return [(peer, known[peer]) for peer in prefer(j, list(known))][:message]
+
+    for i in order:
+        if not views[i]:
+            continue
+        j = views[i][below(draw(key, now, i, 0), min(psi, len(views[i])))][0]
+        sent = first(i, j)
+        if not request_arrives(i, j):
+            continue
+        returned = first(j, i)
+        views[j] = tman_merge(views[j], sent, j, prefer, size, oldest)
+        if answer_arrives(j, i):
+            views[i] = tman_merge(views[i], returned, i, prefer, size, oldest)
+    return views
+
+
+def matching(online, nodes, cycle, key, k):
+    """The partner of each node, or −1: neighbours in a random order of the online nodes (Durstenfeld 1964)."""
+    order, partner = sorted(online), [-1] * nodes
+    for place in range(len(order) - 1, 0, -1):
+        other = below(draw(key, cycle, place, k), place + 1)
+        order[place], order[other] = order[other], order[place]
+    for a, b in zip(order[::2], order[1::2]):  # noqa: B905 - the last of an odd number has no partner
+        partner[a], partner[b] = b, a
+    return partner
+
+
+class HyParView:
+    """One cycle of HyParView (Leitão, Pereira & Rodrigues 2007, section 4), each node in turn.
+
+    Views are lists of peers; the last peer takes the place of one that is removed. `arrives(kind, by, k, src, dst)`
+    says whether message k that is sent in the turn of node `by` arrives, `reach(src, dst)` whether dst can be reached.
+    """
+
+    def __init__(self, active, passive, sizes, walks, shuffled, now, key, arrives, reach):
+        self.active, self.passive = [list(view) for view in active], [list(view) for view in passive]
+        self.sizes, self.walks, self.shuffled = sizes, walks, shuffled
+        self.now, self.key, self.arrives, self.reach = now, key, arrives, reach
+
+    def cycle(self, order, contact):
+        """The contacts that are left after nodes have joined, and then all repaired their views and shuffled."""
+        contact = list(contact)
+        for self.by in sorted(node for node in order if contact[node] is not None):
+            self.draws = self.messages = 0
+            self.left = []
+            if self.join(self.by, contact[self.by]):
+                contact[self.by] = None
+            self.settle()
+        for self.by in order:
+            self.draws = self.messages = 2**20
+            self.left = []
+            self.repair(self.by)
+            self.settle()
+            self.shuffle(self.by)
+        return contact
+
+    def settle(self):
+        """Nodes that lost a link repair their views, also those that lose one by this."""
+        for node in self.left:
+            self.repair(node)
+
+    def pick(self, n):
+        self.draws += 1
+        return below(draw(self.key, self.now, self.by, self.draws - 1), n)
+
+    def send(self, kind, src, dst):
+        self.messages += 1
+        return self.arrives(kind, self.by, self.messages - 1, src, dst)
+
+    @staticmethod
+    def take_out(view, peer):
+        if peer in view:
+            view[view.index(peer)] = view[-1]
+            view.pop()
+
+    def front(self, view, most):
+        """Random peers, which come to the front of the view."""
+        for place in range(min(most, len(view))):
+            other = place + self.pick(len(view) - place)
+            view[place], view[other] = view[other], view[place]
+        return view[: min(most, len(view))]
+
+    def keep(self, i, peer, sent_away=()):
+        """Add to the passive view; what was sent away gives room first, each of it once."""
+        if peer == i or peer in self.active[i] or peer in self.passive[i]:
+            return
+        if len(self.passive[i]) < self.sizes[1]:
+            self.passive[i].append(peer)
+            return
+        while sent_away:
+            old = sent_away.pop(0)
+            if old in self.passive[i]:
+                self.passive[i][self.passive[i].index(old)] = peer
+                return
+        self.passive[i][self.pick(len(self.passive[i]))] = peer
+
+    def drop_random(self, i):
+        other = self.active[i][self.pick(len(self.active[i]))]
+        self.take_out(self.active[i], other)
+        self.keep(i, other)
+        if self.arrives("disconnect", None, None, i, other):
+            self.take_out(self.active[other], i)
+            self.keep(other, i)
+            if len(self.left) < 64:
+                self.left.append(other)
+
+    def link(self, i, j):
+        if i == j or j in self.active[i]:
+            return
+        for node in (i, j):
+            if len(self.active[node]) == self.sizes[0]:
+                self.drop_random(node)
+        for node, peer in ((i, j), (j, i)):
+            self.take_out(self.passive[node], peer)
+            self.active[node].append(peer)
+
+    def onward(self, node, sender):
+        others = [peer for peer in self.active[node] if peer != sender]
+        return others[self.pick(len(others))]
+
+    def join(self, new, contact):
+        if not self.send("join", new, contact):
+            return False
+        self.link(contact, new)
+        for first in [peer for peer in self.active[contact] if peer != new]:
+            sender, node, left = contact, first, self.walks[0]
+            while self.send("forward", sender, node):
+                if left == 0 or len(self.active[node]) <= 1:
+                    self.link(node, new)
+                    break
+                if left == self.walks[1]:
+                    self.keep(node, new)
+                sender, node, left = node, self.onward(node, sender), left - 1
+        return True
+
+    def repair(self, i):
+        asked = 0
+        while asked < len(self.passive[i]) and len(self.active[i]) < self.sizes[0]:
+            view = self.passive[i]
+            place = asked + self.pick(len(view) - asked)
+            view[place], view[asked] = view[asked], view[place]
+            peer = view[asked]
+            welcome = not self.active[i] or len(self.active[peer]) < self.sizes[0]
+            if not self.send("neighbour", i, peer):
+                self.take_out(view, peer)
+            elif self.send("answer", peer, i) and welcome:
+                self.link(i, peer)
+            else:
+                asked += 1
+
+    def shuffle(self, i):
+        if not self.active[i]:
+            return
+        sender, node, left = i, self.active[i][self.pick(len(self.active[i]))], self.walks[0]
+        near = [i, *self.front(self.active[i], self.shuffled[0])]
+        far = self.front(self.passive[i], self.shuffled[1])
+        while True:
+            if not self.send("shuffle", sender, node):
+                return
+            left -= 1
+            if left == 0 or len(self.active[node]) <= 1:
+                break
+            sender, node = node, self.onward(node, sender)
+        if node == i:
+            return
+        returned = self.front(self.passive[node], len(near) + len(far))
+        room = list(returned)
+        for peer in near + far:
+            self.keep(node, peer, room)
+        if self.send("reply", node, i):
+            room = list(far)
+            for peer in returned:
+                self.keep(i, peer, room)
+
+
+# ------------------------------------------------------------------------------------------------ broadcast
+
+
+def simple_epidemic(heard, peers, now, mode, rumour_arrives, request_arrives, answer_arrives):
+    """One cycle of push, pull or push-pull (Demers et al. 1987, section 1.3): the cycle in which each node heard.
+
+    `heard` has a cycle or None per node, `peers` the pairs (node, peer) in acting order. What a node hears in a cycle
+    it passes on in later ones. The functions say which messages (from, to) arrive.
+    """
+    knew, heard, sent = [cycle is not None and cycle < now for cycle in heard], list(heard), 0
+    for i, j in peers:
+        if j is None:
+            continue
+        if knew[i] and mode in ("push", "push-pull"):
+            sent += 1
+            if rumour_arrives(i, j) and heard[j] is None:
+                heard[j] = now
+        if heard[i] is None and mode in ("pull", "push-pull") and request_arrives(i, j) and knew[j]:
+            sent += 1
+            if answer_arrives(j, i):
+                heard[i] = now
+    return heard, sent
+
+
+def rumour_mongering(heard, interest, peers, now, k, stop, feedback, coin, rumour_arrives, answer_arrives):
+    """One cycle of rumour mongering by push (Demers et al. 1987, section 1.4): who heard when, and the interest left.
+
+    `interest` is the number of contacts that a node makes before it loses interest. `coin(i)` is a uniform number.
+    """
+    knew = [cycle is not None and cycle < now for cycle in heard]
+    heard, interest, sent = list(heard), list(interest), 0
+    for i, j in peers:
+        if j is None or not knew[i] or interest[i] == 0:
+            continue
+        sent += 1
+        told = rumour_arrives(i, j)
+        in_vain = told and heard[j] is not None
+        if told and not in_vain:
+            heard[j], interest[j] = now, k
+        if feedback and told and not answer_arrives(j, i):
+            in_vain = False
+        if in_vain or not feedback:
+            interest[i] = interest[i] - 1 if stop == "counter" else 0 if coin(i) < 1 / k else interest[i]
+    return heard, interest, sent
+
+
+def flood(links, source, arrives):
+    """The hops of a message to each node that it reaches: a node sends it once, but not to where it came from."""
+    hops, came_from, wave = {source: 0}, {source: None}, [source]
+    for node in wave:
+        for place, peer in enumerate(peer for peer in links[node] if peer != came_from[node]):
+            if arrives(node, peer, place) and peer not in hops:
+                hops[peer], came_from[peer] = hops[node] + 1, node
+                wave.append(peer)
+    return hops
+
+
 # ------------------------------------------------------------------------------------------------ learning
 
 

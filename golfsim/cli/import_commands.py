@@ -29,7 +29,7 @@ def peersim(
         list[str],
         typer.Option(
             metavar="NAME=VALUE",
-            help="Value of a placeholder such as ${NAME}, or of a property in place of that of the file. Can be repeated.",
+            help="Value of a placeholder such as ${NAME}, or of a property instead of the one of the file. Repeatable.",
         ),
     ] = [],  # noqa: B006 - typer wants a plain default
 ) -> None:

@@ -19,11 +19,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from golfsim.core.errors import UserError
 from golfsim.data.config import DataConfig
 from golfsim.importing import known
 from golfsim.importing.known import SCHEDULE, Known
-from golfsim.importing.properties import Properties
+from golfsim.importing.properties import NUMBER, ConfigError, Properties
 from golfsim.importing.written import Table, document
 from golfsim.network.churn import TraceConfig
 from golfsim.protocol.loading import find
@@ -34,6 +33,8 @@ TRANSLATED: Outcome = "translated"
 NEEDLESS: Outcome = "needs no setting"
 LEFT_OUT: Outcome = "left out"
 LONGEST_ORIGIN = 60  # characters of a value that a comment repeats
+MOST_CHANGES = 100_000  # of the size of the network, by one control
+MOST_NEIGHBOURS = 10_000  # of a ring
 MOST_CRASHES = 100  # tables of churn for one control
 CLASSES = {"protocol": known.PROTOCOLS, "init": known.INITIALISERS, "control": known.CONTROLS}
 
@@ -90,6 +91,7 @@ class _Translator:
     def __init__(self, properties: Properties, place: Callable[[str], str | None]) -> None:
         self.p = properties
         self.place = place
+        self.stem = re.split(r"[\\/]", properties.file)[-1]
         self.outcome: dict[str, Outcome] = {}
         self.notes: list[Note] = []
         self.names = {kind: self.p.names(kind) for kind in CLASSES}
@@ -128,7 +130,10 @@ class _Translator:
 
     def number(self, key: str, default: float | None = None) -> float:
         self.translated(key)
-        return float(self.p.number(key, default))
+        try:
+            return float(self.p.number(key, default))
+        except OverflowError:
+            self.p.fail(key, f"{NUMBER}; the value is too large")
 
     def integer(self, key: str, default: int | None = None) -> int:
         self.translated(key)
@@ -163,7 +168,7 @@ class _Translator:
             counts[self.outcome[entry.key] if self.p.by_key[entry.key] is entry else LEFT_OUT] += 1
         done = Translation("", notes, counts)
         head = [
-            f"Translated from {self.p.file} by golfsim import peersim. Lines with a property: {done.summary()}.",
+            f"Translated from {self.stem} by golfsim import peersim. Lines with a property: {done.summary()}.",
             *(["What is left out, and what means something slightly different:"] if notes else []),
             *map(str, notes),
         ]
@@ -181,13 +186,14 @@ class _Translator:
         else:
             line = self.p.entries[-1].line if self.p.entries else 1
             what = "neither simulation.cycles nor simulation.endtime is set"
-            raise UserError(f"{self.p.file}:{line}: {what}", hint="expected one of them: the length of the simulation")
+            raise ConfigError(
+                f"{self.p.file}:{line}: {what}", hint="expected one of them: the length of the simulation"
+            )
         cycles = math.ceil(self.number(end) / self.unit)
         if not 1 <= cycles < 2**31:
             self.p.fail(end, f"expected 1 to {2**31 - 1} cycles; got {cycles}")
         self.cycles = cycles
-        stem = re.split(r"[\\/]", self.p.file)[-1]
-        self.top.put("name", f"From {stem}")
+        self.top.put("name", f"From {self.stem}")
         self.top.put("seed", self._seed(), self.origin("random.seed"))
         self.top.put("cycles", cycles, origin)
         if "simulation.experiments" in self.p:
@@ -387,6 +393,8 @@ class _Translator:
             return "barabasi_albert_graph", {"m": k}
         if kind == "WireWS":
             return "watts_strogatz_graph", {"k": k, "p": self.number(f"{init}.beta")}
+        if not 1 <= k <= MOST_NEIGHBOURS:
+            self.p.fail(f"{init}.k", f"expected 1 to {MOST_NEIGHBOURS}; got {k}")
         if k % 2:
             odd = "the link to the opposite node" if kind == "KRegular" else "one more successor"
             self.note(init, f"for an odd k PeerSim adds {odd} to a ring of {k - 1} neighbours")
@@ -850,10 +858,10 @@ class _Translator:
             self.note(name, "the order changes in every cycle in golfsim")
         self.top.put("order", "shuffled", self.origin(name))
 
-    def _cycles_of(self, name: str) -> list[int]:
+    def _cycles_of(self, name: str) -> range:
         """Return the cycles in which a control runs."""
         first, last, every = self._window(name)
-        return list(range(first, min(self.cycles, last or self.cycles) + 1, every))
+        return range(first, min(self.cycles, self.cycles if last is None else last) + 1, every)
 
     def _table(self, kind: str, name: str) -> Table:
         table = Table("[churn]")
@@ -903,8 +911,13 @@ class _Translator:
             self._limit(f"{name}.maxsize")
             return
         changes, size = [], self.size
+        cycles = self._cycles_of(name)
+        if len(cycles) > MOST_CHANGES:
+            self.p.fail(
+                name, f"it runs {len(cycles)} times", f"expected at most {MOST_CHANGES} times: set its step or until"
+            )
         low, high = self.integer(f"{name}.minsize", 0), self.integer(f"{name}.maxsize", 2**31 - 1)
-        for cycle in self._cycles_of(name):
+        for cycle in cycles:
             change = round(add * size) if abs(add) < 1 else round(add)
             change = max(change, min(low - size, 0)) if change < 0 else min(change, max(high - size, 0))
             size += change

@@ -42,7 +42,7 @@ def read(text: str, file: str) -> list[Entry]:
     found: list[Entry] = []
     prefixes, opened, last, begun = [""], [0], "", ""
     blocks = set()
-    for number, part in enumerate(text.splitlines(), 1):
+    for number, part in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         part = part.split("#", 1)[0].strip()
         if not part:
             continue
@@ -124,6 +124,8 @@ class Properties:
     def integer(self, key: str, default: int | None = None) -> int:
         """Return a property as PeerSim reads integers: a double loses what follows its point."""
         value = self.number(key, default)
+        if isinstance(value, int):
+            return value
         if not math.isfinite(value):
             self.fail(key, f"{NUMBER} with a finite value; got {value}")
         return int(value)

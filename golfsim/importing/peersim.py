@@ -712,7 +712,7 @@ class _Translator:
         if (low, high) != (first, last):
             shown = f"{low:g}" if low == high else f"{low:g} to {high:g}"
             now = f"{first}" if first == last or not last else f"{first} to {last}"
-            self.note(keys[0], f"a delay of {shown} cycles is {now} now: delays are whole cycles")
+            self.note(keys[0], f"a delay of {shown} cycles is {now} now: a delay is a number of cycles")
 
     # Initialisers
 
@@ -788,7 +788,7 @@ class _Translator:
             self.left_out(key, "golfsim does not standardise features", "standardise them in the file")
 
     def _placed(self, name: str) -> None:
-        """Translate which records a node has."""
+        """Translate how many records each node has, and of which classes."""
         classes = f"{name}.cLabels"
         if f"{name}.samplesPerNode" in self.p:
             key = f"{name}.samplesPerNode"

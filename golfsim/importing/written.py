@@ -1,4 +1,4 @@
-"""Write a scenario as TOML, with the line of the configuration beside each setting."""
+"""Write a scenario as TOML, with the line of the configuration next to each setting."""
 
 from __future__ import annotations
 

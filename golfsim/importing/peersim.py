@@ -282,7 +282,11 @@ class _Translator:
         for key in self._below(name):
             word = key[len(name) + 1 :].partition(".")[0]
             if key not in self.outcome and word not in kind.keys and word not in SCHEDULE:
-                self.left_out(key, f"{self.classes[name]} has no key “{word}”, so PeerSim ignores it")
+                rest = key[len(name) + 1 :]
+                if "modelNames" in kind.keys and "." in rest:
+                    self.left_out(key, f"no model that is translated is called “{word}”")
+                else:
+                    self.left_out(key, f"{self.classes[name]} has no key “{rest}”, so PeerSim ignores it")
 
     def _below(self, name: str) -> list[str]:
         return [key for key in self.p.by_key if key.startswith(name + ".")]
@@ -320,13 +324,12 @@ class _Translator:
             self._turns(table, period, self.unit / max(self.number(period), 1e-9))
         else:
             self._schedule(name, table)
-        if kind == "ChurnableNewscast":
-            what = "GoLF fills the view of a returning node with random online nodes; golfsim gives it one contact"
+        if kind == "ChurnableNewscast" and any(one in known.CHURN for one in self.classes.values()):
+            now = "keeps its view"
             if _has("newscast", "on_return_state", "afresh"):
                 table.put("on_return_state", "afresh")
-            else:
-                what = "GoLF fills the view of a returning node with random online nodes; golfsim keeps its view"
-            self.note(name, what)
+                now = "gives it one contact"
+            self.note(name, f"GoLF fills the view of a returning node with random online nodes; golfsim {now}")
         self._carried_by(name)
         self._finish(name, known.OVERLAYS[kind])
 
@@ -526,7 +529,9 @@ class _Translator:
                 self.left_out(told, f"the step would be {step}; that of golfsim's {learner} is 1/(λt)")
             if learner == "logistic":
                 self.note(model, f"{table.settings['name']}: GoLF's has a bias", 'add "bias" to `scale` in [data]')
-        table.put("lambda", lam, self.origin(key) if key in self.p else "GoLF's default")
+        table.put("lambda", lam, self.origin(key) if key in self.p else "not found in the configuration")
+        if key not in self.p:
+            self.note(model, f"{table.settings['name']}: no lambda was found; it is {lam:g}, a default of GoLF")
 
     def _size(self, prefix: str, base: str) -> None:
         key = f"{prefix}.size"
@@ -1023,7 +1028,10 @@ class _Translator:
     def _errors(self, name: str) -> None:
         key = f"{name}.errorComputatorClass"
         if key in self.p:
-            if "Voted" in self.p.text(key) and not any("cache" in table.settings for table in self.layers):
+            voted = "Voted" in self.p.text(key) and not any("cache" in table.settings for table in self.layers)
+            if voted and any(other.endswith((".capacity", ".memory")) for other in self.p.by_key):
+                self.needless(key)  # a vote of one model
+            elif voted:
                 self.left_out(key, "no layer stores models to vote", "set `cache`")
             else:
                 self.translated(key)

@@ -319,6 +319,8 @@ class _Translator:
             return
         table = self._layer(name, "newscast")
         table.put("view", self.integer(f"{name}.cache"), self.origin(f"{name}.cache"))
+        if kind != "SimpleNewscast":
+            table.put("liveness", "none", "a message to an offline node is lost, as in EdNewscast")
         period = f"{name}.baseFreq"
         if period in self.p:
             self._turns(table, period, self.unit / max(self.number(period), 1e-9))
@@ -326,10 +328,16 @@ class _Translator:
             self._schedule(name, table)
         if kind == "ChurnableNewscast" and any(one in known.CHURN for one in self.classes.values()):
             now = "keeps its view"
+            size = table.settings["view"]
             if _has("newscast", "on_return_state", "afresh"):
-                table.put("on_return_state", "afresh")
+                table.put(
+                    "on_return_state", "afresh", "the view of a returning node is filled with random online nodes"
+                )
                 now = "gives it one contact"
-            self.note(name, f"GoLF fills the view of a returning node with random online nodes; golfsim {now}")
+            if _has("newscast", "contacts", size):
+                table.put("contacts", size)
+            else:
+                self.note(name, f"GoLF fills the view of a returning node with random online nodes; golfsim {now}")
         self._carried_by(name)
         self._finish(name, known.OVERLAYS[kind])
 
@@ -557,8 +565,23 @@ class _Translator:
         for key in ("capacity", "memory"):
             if f"{name}.{key}" in self.p and (size := self.integer(f"{name}.{key}")) > 1:
                 table.put("cache", size, self.origin(f"{name}.{key}"))
+        if _has("golf", "tie", "first"):
+            table.put("tie", "first", "a zero score means the first class in GoLF")
+        if kind in ("PegasosMU", "PegasosUM", "P2Pegasos") and _has("golf", "initial_update", True):
+            table.put("initial_update", True, "a node updates its model before it sends it for the first time")
         if kind == "TokenLearningProtocol":
             self._flow(name, table)
+            return
+        self._clock(name, table)
+
+    def _clock(self, name: str, table: Table) -> None:
+        """Translate when a node acts, as far as golfsim has settings for it."""
+        mean, spread = f"{name}.delayMean", f"{name}.delayVar"
+        if mean in self.p and spread in self.p:
+            jitter = round(self.p.number(spread) / max(self.p.number(mean), 1e-9), 9)
+            if jitter > 0 and _has("golf", "jitter", jitter):
+                self.translated(spread)
+                table.put("jitter", jitter, self.origin(spread))
         if "ChurnControl" in self.classes.values() and _has("golf", "on_return", "send"):
             table.put("on_return", "send", "a node of GoLF sends when its session begins")
 
@@ -596,7 +619,9 @@ class _Translator:
         variance = f"{name}.delayVar"
         if variance in self.p:
             spread = self.p.number(variance) / self.unit
-            self.left_out(variance, f"a period varies by {spread:g} cycles; each node of golfsim acts once in a cycle")
+            if variance not in self.outcome:
+                what = f"a period varies by {spread:g} cycles; each node of golfsim acts once in a cycle"
+                self.left_out(variance, what)
             if spread > 0 and not self.cycle_driven:
                 self.top.put("order", "shuffled", self.origin(variance))
         newer = "modelHolderCapacity" in known.LEARNING[kind].keys and kind not in (

@@ -132,11 +132,12 @@ def test_an_event_driven_configuration_of_golf_is_translated_and_checked(tmp_pat
     assert scenario.cycles == 10  # turns at 0, 40, … 360 in GoLF
     assert found["transport"] == {"loss": 0.25, "delay": [1, 3]}
     assert layer(found, "overlay")["view"] == 5
+    assert layer(found, "overlay")["liveness"] == "none"
     assert layer(found, "Svm")["variant"] == "rw"
-    assert layer(found, "Merged") | {"records": "raw"} == {
+    assert layer(found, "Merged").items() >= {
         "name": "Merged", "use": "golf", "peers": "overlay", "records": "raw", "learner": "logistic", "lambda": 0.01,
         "variant": "mu", "average": "age", "batch": "one-by-one",
-    }  # fmt: skip
+    }.items()  # fmt: skip
     assert found["data"]["scale"] == ["minmax"]
     churn = found["churn"][0]
     assert (churn["online"], churn["sigma"]) == (0.5, 0.5)
@@ -380,6 +381,23 @@ def test_settings_of_later_versions_are_written_only_where_they_exist():
     assert not _has("newscast", "no_such_setting", 1)
     assert _accepts(RateConfig, "from", 3)
     assert not _accepts(RateConfig, "start", 3)
+
+
+def test_conventions_of_golf_are_settings_where_they_exist(monkeypatch):
+    from golfsim.importing import peersim
+
+    text = LEARNING.replace("baseFreq N", "baseFreq N/10.0") + "protocol.learn.delayVar N/10.0\n"
+    monkeypatch.setattr(peersim, "_has", lambda *setting: False)
+    found = tomllib.loads(translate(text, "a.txt").text)
+    assert not {"times", "on_return_state", "contacts"} & set(layer(found, "overlay"))
+    assert not {"tie", "jitter", "on_return"} & set(layer(found, "Svm"))
+    assert "acts 10 times per cycle" in left_out(text)[18]
+    monkeypatch.setattr(peersim, "_has", lambda *setting: True)
+    found = tomllib.loads(translate(text, "a.txt").text)
+    wanted = {"times": 10, "on_return_state": "afresh", "contacts": 5}
+    assert layer(found, "overlay").items() >= wanted.items()
+    assert layer(found, "Svm").items() >= {"tie": "first", "jitter": 0.1, "on_return": "send"}.items()
+    assert 18 not in left_out(text)
 
 
 def test_every_known_class_has_the_source_in_which_it_was_read():

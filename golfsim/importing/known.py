@@ -125,6 +125,8 @@ LEARNERS = {
     "SlimLogReg": Learner("logistic", MERGED, "models/learning/mergeable/slim/SlimLogReg.java"),
     "SlimPegasos": Learner("pegasos", MERGED, "models/learning/mergeable/slim/SlimPegasos.java"),
     "MultiLogReg": Learner("softmax", PLAIN, "models/learning/multiclass/MultiLogReg.java"),
+    "KMeans": Learner("kmeans", PLAIN, "models/clustering/KMeans.java"),
+    "HungarianMatchingKMeans": Learner("kmeans", MERGED, "models/clustering/HungarianMatchingKMeans.java"),
     "MergeableMultiLogReg": Learner("softmax", MERGED, "models/learning/mergeable/MergeableMultiLogReg.java"),
 }
 ONE_VS_ALL = {  # their key `model` names the learner: models/learning/multiclass/OneVsAllMetaClassifier.java

@@ -24,6 +24,7 @@ from golfsim.importing import known
 from golfsim.importing.known import SCHEDULE, Known
 from golfsim.importing.properties import NUMBER, ConfigError, Properties
 from golfsim.importing.written import Table, document
+from golfsim.learning.loading import installed
 from golfsim.network.churn import TraceConfig
 from golfsim.protocol.loading import find
 from golfsim.scenario.model import Scenario
@@ -496,7 +497,7 @@ class _Translator:
         found = known.LEARNERS.get(base)
         if kind in ("PegasosMU", "PegasosUM"):
             found = known.LEARNERS["P2Pegasos"]
-        if found is None:
+        if found is None or found.learner not in installed():
             why = known.UNLIKE.get(base, f"golfsim has no learner that is known to be {base}")
             todo = "write a learner of yours (golfsim new learner), or use another one (golfsim list learners)"
             self.left_out(key, why if key == prefix else f"{base}: {why}", todo)
@@ -522,6 +523,10 @@ class _Translator:
 
     def _rule(self, name: str, model: str, prefix: str, learner: str, table: Table) -> None:
         """Translate the step size of a learner: 1/(λt), or η or η/t."""
+        if learner == "kmeans":
+            window = 2 * self.number(f"{prefix}.wsize")  # GoLF moves a centroid by 1/wsize, golfsim by 2/window
+            table.put("learner", {"use": learner, "clusters": self.integer(f"{prefix}.K"), "window": window})
+            return
         key = next((k for k in (f"{prefix}.lambda", f"{name}.lambda") if k in self.p), f"{prefix}.lambda")
         lam = self.number(key, 1e-4)
         if lam <= 0:

@@ -306,6 +306,20 @@ def test_softmax_has_the_steps_of_golf():
     assert found["learner"] == {"use": "softmax", "rate": 100.0, "fade": 1.0}  # 1/(λt)
 
 
+def test_k_means_is_translated_where_golfsim_has_it(monkeypatch):
+    from golfsim.importing import peersim
+
+    text = LEARNING.replace("models.learning.Perceptron", "models.clustering.HungarianMatchingKMeans")
+    text += "protocol.learn.learner.Rule.K 3\nprotocol.learn.learner.Rule.wsize 125.0\n"
+    monkeypatch.setattr(peersim, "installed", lambda: ["pegasos", "logistic", "kmeans"])
+    found = layer(tomllib.loads(translate(text, "a.txt").text), "Rule")
+    assert found["learner"] == {"use": "kmeans", "clusters": 3, "window": 250.0}
+    assert found["variant"] == "mu"
+    assert "lambda" not in found
+    monkeypatch.setattr(peersim, "installed", lambda: ["pegasos", "logistic"])
+    assert "no learner that is known to be HungarianMatchingKMeans" in left_out(text)[27]
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

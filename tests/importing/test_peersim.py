@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim.core.errors import UserError
-from golfsim.importing import known
-from golfsim.importing.peersim import LEFT_OUT, NEEDLESS, TRANSLATED, _accepts, _has, translate
+from golfsim.importing import known, supported
+from golfsim.importing.outcomes import LEFT_OUT, NEEDLESS, TRANSLATED
+from golfsim.importing.peersim import translate
 from golfsim.importing.properties import Properties, read
 from golfsim.network.churn import RateConfig
 from golfsim.scenario.model import Scenario
@@ -307,16 +308,14 @@ def test_softmax_has_the_steps_of_golf():
 
 
 def test_k_means_is_translated_where_golfsim_has_it(monkeypatch):
-    from golfsim.importing import peersim
-
     text = LEARNING.replace("models.learning.Perceptron", "models.clustering.HungarianMatchingKMeans")
     text += "protocol.learn.learner.Rule.K 3\nprotocol.learn.learner.Rule.wsize 125.0\n"
-    monkeypatch.setattr(peersim, "installed", lambda: ["pegasos", "logistic", "kmeans"])
+    monkeypatch.setattr(supported, "learners", lambda: ["pegasos", "logistic", "kmeans"])
     found = layer(tomllib.loads(translate(text, "a.txt").text), "Rule")
     assert found["learner"] == {"use": "kmeans", "clusters": 3, "window": 250.0}
     assert found["variant"] == "mu"
     assert "lambda" not in found
-    monkeypatch.setattr(peersim, "installed", lambda: ["pegasos", "logistic"])
+    monkeypatch.setattr(supported, "learners", lambda: ["pegasos", "logistic"])
     assert "no learner that is known to be HungarianMatchingKMeans" in left_out(text)[27]
 
 
@@ -390,23 +389,21 @@ def test_components_are_ordered_as_in_peersim():
 
 
 def test_settings_of_later_versions_are_written_only_where_they_exist():
-    assert _has("newscast", "view", 20)
-    assert not _has("newscast", "view", 0)
-    assert not _has("newscast", "no_such_setting", 1)
-    assert _accepts(RateConfig, "from", 3)
-    assert not _accepts(RateConfig, "start", 3)
+    assert supported.has("newscast", "view", 20)
+    assert not supported.has("newscast", "view", 0)
+    assert not supported.has("newscast", "no_such_setting", 1)
+    assert supported.accepts(RateConfig, "from", 3)
+    assert not supported.accepts(RateConfig, "start", 3)
 
 
 def test_conventions_of_golf_are_settings_where_they_exist(monkeypatch):
-    from golfsim.importing import peersim
-
     text = LEARNING.replace("baseFreq N", "baseFreq N/10.0") + "protocol.learn.delayVar N/10.0\n"
-    monkeypatch.setattr(peersim, "_has", lambda *setting: False)
+    monkeypatch.setattr(supported, "has", lambda *setting: False)
     found = tomllib.loads(translate(text, "a.txt").text)
     assert not {"times", "on_return_state", "contacts"} & set(layer(found, "overlay"))
     assert not {"tie", "jitter", "on_return"} & set(layer(found, "Svm"))
     assert "acts 10 times per cycle" in left_out(text)[18]
-    monkeypatch.setattr(peersim, "_has", lambda *setting: True)
+    monkeypatch.setattr(supported, "has", lambda *setting: True)
     found = tomllib.loads(translate(text, "a.txt").text)
     wanted = {"times": 10, "on_return_state": "afresh", "contacts": 5}
     assert layer(found, "overlay").items() >= wanted.items()

@@ -18,6 +18,7 @@ from golfsim._version import __version__
 from golfsim.cli import (
     create_commands,
     export_commands,
+    import_commands,
     manual,
     measure_commands,
     plot_commands,
@@ -45,6 +46,8 @@ new_app = typer.Typer(
 app.add_typer(new_app, name="new")
 export_app = typer.Typer(cls=Group, help="Copy complete runs to an experiment tracker.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
+import_app = typer.Typer(cls=Group, help="Translate configurations of other simulators.", no_args_is_help=True)
+app.add_typer(import_app, name="import")
 
 
 def _version(asked: bool) -> None:
@@ -86,7 +89,8 @@ new_app.command(name="learner")(create_commands.new_learner)
 new_app.command(name="scenario")(create_commands.new_scenario)
 for tracker in (share_commands.mlflow, share_commands.wandb, share_commands.tensorboard):
     export_app.command()(tracker)
-for group in (app, data_app, new_app, export_app):
+import_app.command()(import_commands.peersim)
+for group in (app, data_app, new_app, export_app, import_app):
     for registered in group.registered_commands:
         registered.cls = Command
 

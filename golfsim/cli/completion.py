@@ -39,6 +39,7 @@ FIGURES = (
     "time-to-target",
 )  # fmt: skip - of `golfsim plot`
 FORMATS, WIDTHS = ("png", "svg", "pdf"), ("column", "page")
+CONFIGURATIONS = (".txt", ".cfg", ".conf", ".config", ".properties")  # of files that `golfsim import` reads
 KINDS = ("plain", "overlay", "learner")  # of protocols that `golfsim new` writes; the first is the default
 
 
@@ -69,6 +70,15 @@ def files(incomplete: str) -> list[str]:
     own = [f"{folder}{path.name}" for path in found if path.suffix == ".toml" and path.is_file()]
     below = [f"{folder}{path.name}/" for path in found if path.is_dir() and not path.name.startswith(".")]
     return _beginning(incomplete, [*own, *below, *(() if folder else shipped_scenarios())])
+
+
+def configurations(incomplete: str) -> list[str]:
+    """Return files of other simulators and folders below the working folder."""
+    folder = incomplete[: incomplete.rfind("/") + 1]
+    found = list(Path(folder or ".").glob("*")) if Path(folder or ".").is_dir() else []
+    own = [f"{folder}{path.name}" for path in found if path.suffix in CONFIGURATIONS and path.is_file()]
+    below = [f"{folder}{path.name}/" for path in found if path.is_dir() and not path.name.startswith(".")]
+    return _beginning(incomplete, [*own, *below])
 
 
 def topics(incomplete: str) -> list[str]:

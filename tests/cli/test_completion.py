@@ -34,6 +34,7 @@ def offered(folder, *words):
         (("list", "churn", "log"), []),
         (("data", "fetch", "mn"), ["mnist"]),
         (("help", "priv"), ["privacy"]),
+        (("import", "pe"), ["peersim"]),
         (("new", "pro"), ["protocol"]),
         (("new", "protocol", "mine", "--kind", ""), ["learner", "overlay", "plain"]),
         (("new", "protocol", "mine", "--kind", "o"), ["overlay"]),
@@ -52,6 +53,16 @@ def test_the_tab_key_completes_the_users_own_files_too(tmp_path, monkeypatch):
     assert completion.files("fo") == ["folder/"]
     assert completion.files("folder/") == ["folder/deep.toml"]
     assert completion.files("nowhere/") == []
+
+
+def test_the_tab_key_completes_configurations_of_other_simulators(tmp_path, monkeypatch):
+    (tmp_path / "configs").mkdir()
+    for file in ("config-1.txt", "configs/a.cfg", "conf.toml"):
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    assert completion.configurations("conf") == ["config-1.txt", "configs/"]
+    assert completion.configurations("configs/") == ["configs/a.cfg"]
+    assert completion.configurations("nowhere/") == []
 
 
 def test_completion_loads_nothing_heavy():

@@ -29,7 +29,7 @@ from golfsim.scenario.model import Scenario
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```([\w{}-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# (more of )?([\w-]+\.(?:py|toml|csv))\n")
+FILE = re.compile(r"# (more of )?([\w-]+\.(?:py|toml|csv|txt))\n")
 NUMBER = r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 
 

@@ -62,7 +62,20 @@ class World(Stateful):
     """
 
     _not_state = frozenset(
-        {"nodes", "threads", "seed", "label", "order", "came", "first", "fresh", "churn", "tampering", "pipeline"}
+        {
+            "nodes",
+            "threads",
+            "seed",
+            "label",
+            "order",
+            "came",
+            "first",
+            "fresh",
+            "churn",
+            "tampering",
+            "pipeline",
+            "turn",
+        }
     )
 
     def __init__(
@@ -81,6 +94,7 @@ class World(Stateful):
         self.seed = seed
         self.threads = threads
         self.cycle = 0
+        self.turn = 0  # the number of the turn within this cycle, of a layer that takes several
         self.label = rng.permutation(rng.key(seed, "world", "label"), 0, nodes)
         self.online = np.zeros(nodes, np.bool_)
         self.seen = np.zeros(nodes, np.bool_)

@@ -1149,9 +1149,5 @@ class Golf(Descent[GolfConfig]):
                 sums += np.where(there[:, None], scores, 0)
         if models == 1:
             sums = np.concatenate([-sums, sums], axis=-1)
-        votes = (
-            total
-            if models > 1
-            else np.concatenate([np.zeros_like(total[..., :1]), total[..., 1:] - total[..., :1]], axis=-1)
-        )
-        return self.classes_of_votes(total, sums, nodes, x)
+        tie = self.tie or ("last" if models == 1 else "first")
+        return largest(total, tie, sums if tie == "by-score" else self.toss(nodes, x, total.shape[-1]))

@@ -11,6 +11,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from golfsim.core import chacha, rng
+from golfsim.core.errors import UserError
 from golfsim.core.metrics import Metric
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
@@ -248,7 +249,14 @@ class Protocol(Stateful, Generic[C]):
 
         `second` asks for second moments as well, where the layer has them.
         """
-        raise NotImplementedError
+        raise self.lacks("values", "states by value_width() that each node has numbers, but does not return them")
+
+    def lacks(self, method: str, why: str) -> UserError:
+        """Return the error for a class of the user's own without a method that another layer needs."""
+        from golfsim.protocol.checking import where
+
+        what = f"{where(type(self))}: {type(self).__name__} {why}"
+        return UserError(what, key=self.name, hint=f"define the method {method}() in this class", docs="protocols")
 
     def released(self) -> NDArray[np.float64]:
         """Return all numbers computed from private data that others have seen so far; called after each cycle."""

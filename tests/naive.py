@@ -1563,3 +1563,25 @@ def published_mean(models, n, lam, trust, epsilon, quorum, widest, noise):
     if trust == "as-published":
         mean = mean + noise(None, "laplace", count * 2 / (min(n) * epsilon * min(lam)))
     return mean
+
+
+# ------------------------------------------------------------------------------------------------ clocks of nodes
+
+
+def turn_times(key, node, joined, until, *, period, random_phase=False, jitter=0.0, fixed=False, returns=()):
+    """The times before `until` at which a node takes turns that is always online, or back at once in `returns`.
+
+    The next turn is one interval later; a node that returns begins again with a turn at the beginning of that cycle.
+    """
+    time = joined + (uniform(draw(key, 0, node, 0)) * period if random_phase else 0.0)
+    times, number, back = [], 0, list(returns)
+    while True:
+        if back and (time >= back[0]):
+            time = float(back.pop(0))
+        if time >= until:
+            return times
+        times.append(time)
+        number += 1
+        k = 0 if fixed else number
+        size = normal(draw(key, k, node, 0), draw(key, k, node, 1)) if jitter else 0.0
+        time += period * max(1 + jitter * size, 0.5)

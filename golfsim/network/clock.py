@@ -114,12 +114,12 @@ class Clock(Stateful):
     def _begin(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Set the first turn of nodes that are online for the first time, and of those that return."""
         last, self.asked = self.asked, world.cycle
+        if self._at_return:
+            back = nodes[(world.since[nodes] > last) & (self.due[nodes] > 0)]
+            self.due[back] = world.cycle
         new = nodes[self.due[nodes] == 0]
         phase = rng.uniform(self._key, new) * self._period if self._random_phase else 0.0
         self.due[new] = world.cycle + phase
-        if self._at_return:
-            back = nodes[(world.since[nodes] > last) & (self.turns[nodes] > 0)]
-            self.due[back] = world.cycle
 
     def _set_next(self, nodes: NDArray[np.int32]) -> None:
         set_next(nodes, self.due, self.turns, self._period, self._jitter, self._fixed, self._key)

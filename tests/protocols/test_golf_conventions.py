@@ -42,7 +42,7 @@ def assert_models(golf, models):
 
 def first_models(records, batch):
     zero = (np.zeros((1, FEATURES)), 0)
-    return [naive.update(zero, xs, labels, LAM, naive.pegasos, batch) for xs, labels in records]
+    return [naive.update(zero, xs, labels, LAM, "pegasos", batch) for xs, labels in records]
 
 
 @pytest.mark.parametrize("batch", [True, False])
@@ -65,7 +65,7 @@ def test_the_variant_own_with_a_first_update_is_the_rule_of_gossipy(rng):
         for i, j in enumerate(peers._peer):
             if j >= 0:
                 merged = naive.merge(models[j], models[i])
-                models[j] = naive.update(merged, *records[j], LAM, naive.pegasos, False)
+                models[j] = naive.update(merged, *records[j], LAM, "pegasos", False)
     assert_models(golf, models)
 
 
@@ -81,7 +81,7 @@ def test_a_waiting_model_is_used_at_the_next_turn_and_only_the_last_one(rng, del
         golf.step(at_cycle(world, cycle))
         waiting |= under_way.pop(cycle, {}) if delay else {}
         for j, model in waiting.items():
-            states[j] = naive.on_receive(states[j], model, *records[j], variant, LAM, naive.pegasos)
+            states[j] = naive.on_receive(states[j], model, *records[j], variant, LAM, "pegasos")
         waiting = {}
         arrives = {int(j): states[i].current for i, j in enumerate(peers._peer) if j >= 0}
         (under_way.setdefault(cycle + delay, {}) if delay else waiting).update(arrives)

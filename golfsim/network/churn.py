@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 Nodes = NDArray[np.int32]
+NOBODY = np.empty(0, np.int32)
+MOST_DRAWS = 10_000  # of the length of a session that is rounded to 0
+LONGEST = 1e15  # cycles
 SHORTEST = 1e-3  # cycles; every session is simulated, including those that begin and end between two cycles
 
 
@@ -86,6 +89,26 @@ class OscillatingConfig(ChurnSettings):
     def _bounds(self) -> OscillatingConfig:
         if self.low > self.high:
             raise ValueError(f"“low” ({self.low}) is above “high” ({self.high})")
+        return self
+
+
+class ReplacementConfig(ChurnSettings):
+    """A constant number of nodes is online: random offline nodes replace those whose session has ended, as in GoLF."""
+
+    kind: Literal["replacement"]
+    online: Share = Field(description="the share of nodes that is online in each cycle")
+    mu: float = Field(le=50, ge=-50, description="the mean of the logarithm of the length of a session (cycles)")
+    sigma: float = Field(
+        ge=0,
+        le=10,
+        description="the standard deviation of this logarithm; lengths are rounded to cycles, and those that become 0 "
+        "are drawn again",
+    )
+
+    @model_validator(mode="after")
+    def _not_too_short(self) -> ReplacementConfig:
+        if math.exp(self.mu + 3 * self.sigma) < 1:
+            raise ValueError("mu: almost all sessions are shorter than a cycle")
         return self
 
 
@@ -227,6 +250,7 @@ ChurnConfig = Annotated[
     | RateConfig
     | OscillatingConfig
     | DiurnalConfig
+    | ReplacementConfig
     | LognormalConfig
     | WeibullConfig
     | TraceConfig
@@ -248,6 +272,12 @@ class Churn(Stateful, Generic[F]):
         self._label = label
         self._folder = folder
         self.up = np.ones(world_nodes, np.bool_)
+        self._renewed = NOBODY  # nodes whose session ended when this cycle began, and who began another one at once
+
+    @property
+    def renewed(self) -> Nodes:
+        """The nodes that left and returned at the beginning of this cycle."""
+        return self._renewed
 
     @property
     def afresh(self) -> bool:
@@ -349,6 +379,40 @@ def turnover(
     rejoin = np.clip((now - before * (1 - leave)) / rest, 0, 1)
     left = np.clip((before + rest * rejoin - now) / np.maximum(before, 1e-300), 0, 1)
     return left, rejoin
+
+
+class Replacement(Churn[ReplacementConfig]):
+    """The rule of GoLF's ChurnControl: a constant number of online nodes with log-normal sessions of full cycles.
+
+    At the beginning of a cycle the sessions that are over end. Then random offline nodes begin sessions until the
+    number is right. A node whose session has just ended may be among them.
+    """
+
+    def __init__(self, config: ReplacementConfig, key: np.uint64, world_nodes: int, label: Nodes, folder: Path) -> None:
+        super().__init__(config, key, world_nodes, label, folder)
+        self.end = np.zeros(world_nodes, np.int64)  # the first cycle after the session of each node
+
+    def act(self, cycle: int, first: bool) -> None:
+        """End the sessions that are over, and begin others."""
+        before = np.zeros_like(self.up) if first else self.up.copy()
+        self.up[:] = before & (self.end > cycle)
+        wanted = round(self._config.online * self._nodes.size) - int(self.up.sum())
+        begin = rng.sample(self._key, cycle, self._nodes[~self.up], max(wanted, 0))
+        self.up[begin] = True
+        self.end[begin] = cycle + self._lengths(begin, cycle)
+        self._renewed = begin[before[begin]]
+
+    def _lengths(self, nodes: Nodes, cycle: int) -> NDArray[np.int64]:
+        """Return the length of a new session of each node, in full cycles."""
+        from scipy.special import ndtri
+
+        found, left, k = np.zeros(nodes.size, np.int64), np.arange(nodes.size), 1
+        while left.size and k < MOST_DRAWS:
+            normal = np.asarray(ndtri(rng.uniform(self._key, nodes[left], cycle, k)))
+            lengths = exp_of(self._config.mu + self._config.sigma * normal)
+            found[left] = np.floor(np.minimum(lengths, LONGEST) + 0.5).astype(np.int64)
+            left, k = left[found[left] == 0], k + 1
+        return np.maximum(found, 1)
 
 
 S = TypeVar("S", bound=SessionConfig)
@@ -500,6 +564,7 @@ MODELS: dict[type, type[Churn[Any]]] = {
     RateConfig: Rate,
     OscillatingConfig: Oscillating,
     DiurnalConfig: Diurnal,
+    ReplacementConfig: Replacement,
     LognormalConfig: Lognormal,
     WeibullConfig: Weibull,
     TraceConfig: Trace,

@@ -126,7 +126,10 @@ class World(Stateful):
     def _update_online(self) -> None:
         self._step_churn()
         before, now = self.online, churn.all_up(self.churn, self.nodes)
-        self.came = np.flatnonzero(now & ~before).astype(np.int32)
+        came = now & ~before
+        for model in self.churn:
+            came[model.renewed] = now[model.renewed]
+        self.came = np.flatnonzero(came).astype(np.int32)
         new = ~self.seen[self.came]
         self.first = self.came[new]
         self.fresh = self.came[new | self.restarts[self.came]]
@@ -144,6 +147,7 @@ class World(Stateful):
             model.step(self.cycle)
             if model.afresh:
                 self.restarts |= model.up & ~before
+                self.restarts[model.renewed] = True
 
     def arrange(self) -> None:
         """Put the online nodes in the order in which they act."""

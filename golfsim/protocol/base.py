@@ -72,8 +72,8 @@ class LayerConfig(Settings):
     )
     on_return_state: Literal["churn", "keep", "afresh"] = Field(
         "churn",
-        description="what this layer does with the state of a node that returns: as the churn model says (“churn”), "
-        "keep it, or give the node new state (“afresh”)",
+        description="what this layer does with the state of a node that returns: what the churn model says, keep it, "
+        "or replace it by new state",
     )
 
 

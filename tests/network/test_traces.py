@@ -5,9 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from helpers import ALPHA, HERE, finished, tree
+from helpers import ALPHA, HERE, finished, simulation, tree
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import binomtest
 
 from golfsim.core.errors import UserError
@@ -276,3 +277,42 @@ def test_a_run_with_days_and_repeating_traces_is_a_function_of_the_seed():
                                      "after": "repeat"}])  # fmt: skip
     one, two = (finished(table, threads=n).log.values for n in (1, 2))
     assert one == two
+
+
+# ------------------------------------------------------------------------------------------------ GoLF's rule
+
+GOLF = {"kind": "replacement", "online": 0.8, "mu": 0.5, "sigma": 0.8}
+
+
+def test_the_number_online_is_constant_and_sessions_have_full_cycles():
+    made = model(HERE, 500, **GOLF)
+    ends = []
+    for cycle in range(1, 200):
+        before = made.up.copy() if cycle > 1 else np.zeros(500, np.bool_)
+        left = made.end.copy()
+        made.step(cycle)
+        assert made.up.sum() == 400
+        begun = np.flatnonzero(made.up & ~before).tolist() + made.renewed.tolist()
+        assert (left[begun] <= cycle).all()
+        assert (made.up[before & (left > cycle)]).all()
+        for node in begun:
+            ends.append(made.end[node] - cycle)
+    ends = np.array(ends)
+    assert ends.min() == 1
+    # rounded log-normal lengths without those that become 0
+    found = stats.lognorm(s=0.8, scale=np.exp(0.5))
+    whole = [(found.cdf(n + 0.5) - found.cdf(n - 0.5)) / found.sf(0.5) for n in range(1, 6)]
+    counts = [(ends == n).sum() for n in range(1, 6)]
+    for count, share in zip(counts, whole, strict=True):
+        assert binomtest(int(count), len(ends), share).pvalue > ALPHA / 5
+
+
+def test_a_node_that_begins_the_next_session_at_once_returns_nevertheless():
+    peers = {"name": "peers", "use": "newscast", "view": 4, "on_return_state": "afresh"}
+    run, renewed = simulation(tree(peers, churn=GOLF, nodes=50, cycles=20)), 0
+    for _ in run:
+        world, again = run.world, run.world.churn[0].renewed
+        assert set(again.tolist()) <= set(world.came.tolist())
+        assert (world.since[again] == world.cycle).all()
+        renewed += again.size
+    assert renewed > 10

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from golfsim.privacy.mechanisms import Guarantee
@@ -37,6 +38,9 @@ class Promises(Published[LackingConfig]):
 
     def value_width(self, second):
         return 4
+
+    def values(self, world, nodes, second):
+        return np.zeros((nodes.size, 4))
 
 
 class Empty(Protocol[LayerConfig]):

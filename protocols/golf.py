@@ -46,13 +46,14 @@ from golfsim.learning.updates import (
     step_size,
 )
 from golfsim.network.adversaries import HONEST, Forgery, as_sent, forge, forge_rows
+from golfsim.network.clock import Clock
 from golfsim.network.flow import METRICS as FLOW_METRICS
 from golfsim.network.flow import Flow, FlowConfig, count_up
 from golfsim.network.mailbox import Mailbox
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Audited, Disclosure
-from golfsim.protocol.learner import classify
+from golfsim.protocol.learner import largest
 from golfsim.protocol.records import refuse_unfit, sign_for
 from golfsim.protocol.symbols import add_named, are_symbols, dot, ground_of, models_of, prefetch
 
@@ -439,6 +440,29 @@ def receive_all(events, lo, hi, messages, models, rows, how, forgery, old, cycle
             messages.used[e] = uses
 
 
+@kernel
+def update_first(nodes, models, rows, how):
+    """Update the models of some nodes with their own records.
+
+    Parameters
+    ----------
+    nodes : array of int32
+        The nodes.
+    models : Models
+        The models of all nodes; changed in place.
+    rows : Rows
+        The records of the nodes.
+    how : Reception
+        The update rule, the noise and the budget.
+    """
+    fresh = np.empty((how.merging.models, models.w.shape[1]), np.float32)
+    how = Reception(with_room(how.rule), how.merging, how.noise, how.budget, how.packing)
+    for j in nodes:
+        mine = np.int64(j) * how.merging.models
+        models.age[j] = learn(models.w, mine, models.age[j], rows, j, how.rule, how.noise, how.budget, fresh)
+        keep_model(fresh, models.w, mine)
+
+
 @inlined
 def _join_dense(w, i, x, record, models, j, decay, step, share):
     rest = np.float32(1) - share
@@ -592,6 +616,37 @@ class GolfConfig(DescentConfig):
     message: MessageConfig | None = Field(
         None, description="what a message carries of a model, and how it is encoded; default: all numbers in 32 bits"
     )
+    on_return: Literal["wait", "send"] = Field(
+        "wait",
+        description="what a node does when it returns: wait for its next turn, or send at once and count its next "
+        "interval from then (“send”, as GoLF does)",
+    )
+    period: float = Field(1.0, ge=0.1, le=1e6, description="the mean number of cycles between two turns of a node")
+    phase: Literal["same", "random"] = Field(
+        "same", description="when a node takes its first turn: at once, or at a random time of its first period"
+    )
+    jitter: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="the standard deviation of the normally distributed intervals between turns, as a share of the "
+        "period; an interval is at least half a period",
+    )
+    jitter_of: Literal["turn", "node"] = Field(
+        "turn",
+        description="with jitter: each interval varies (“turn”, as in GoLF), or each node has one interval for all its "
+        "turns (“node”, as in gossipy)",
+    )
+    receive: Literal["at-once", "next-turn"] = Field(
+        "at-once",
+        description="when a node uses a received model: at once, as GoLF and gossipy do, or at its next turn, before "
+        "it sends (“next-turn”); of several models that wait, it uses the last one",
+    )
+    initial_update: bool = Field(
+        False,
+        description="whether a node updates the first model with its own records before its first turn, as gossipy "
+        "does",
+    )
     average: Literal["plain", "age"] = Field(
         "plain", description="weigh two models equally in a mean, or in proportion to their ages"
     )
@@ -636,6 +691,26 @@ class GolfConfig(DescentConfig):
         return self
 
     @model_validator(mode="after")
+    def _turns(self) -> GolfConfig:
+        if self.receive == "next-turn" and (self.flow is not None or self.message is not None):
+            raise ValueError("receive: “next-turn” is not possible with flow or message")
+        if self.flow is not None and self.own_clock and self.most_turns > 1:
+            raise ValueError("flow: a token is earned once per cycle; a node may have several turns per cycle here")
+        if self.jitter_of == "node" and not self.jitter:
+            raise ValueError("jitter_of: requires jitter")
+        return self
+
+    @property
+    def own_clock(self) -> bool:
+        """Whether nodes take turns at times of their own, and not once per turn of the layer."""
+        return (self.on_return, self.period, self.phase, self.jitter) != ("wait", 1.0, "same", 0.0)
+
+    @property
+    def most_turns(self) -> int:
+        """The largest number of turns of a node in a turn of the layer."""
+        return Clock.most(self.period, self.jitter, self.on_return == "send") if self.own_clock else 1
+
+    @model_validator(mode="after")
     def _merged_with_own(self) -> GolfConfig:
         if self.variant != "own":
             if self.limit is not None:
@@ -657,6 +732,7 @@ class Golf(Descent[GolfConfig]):
     """Gossip learning: each cycle every node sends its model to a peer, which updates it with its own records."""
 
     Config = GolfConfig
+    repeats = True
     accepts = frozenset({"loss", "delay", "partition"})
     metrics = (
         *Descent.metrics,
@@ -685,6 +761,10 @@ class Golf(Descent[GolfConfig]):
         if world.transport.longest:
             beside = {"part_age": self._part_age, "part": self._no_part} if self._parts > 1 else {}
             self.mail = Mailbox(self, world, each=self._each, w=self.w, age=self.age, **beside)
+        if config.receive == "next-turn":
+            self.waiting = np.zeros_like(self.w)
+            self.waiting_age, self.waiting_from = np.zeros_like(self.age), np.zeros_like(self.age)
+            self.waits = np.zeros(world.nodes, np.bool_)
         self.old = np.zeros((world.tampering.keeps_old().size, *shape), np.float32)
         self.old_kept = np.zeros(len(self.old), np.bool_)
         self._merging = Merging(
@@ -724,7 +804,12 @@ class Golf(Descent[GolfConfig]):
                 what = "without delay a message and all answers to it arrive in the same turn, which never ends"
                 raise UserError(what, key=f"{self.name}.flow.kind", hint="set delay in [transport], or another kind")
             self.flow = Flow(config.flow, self, world.nodes, self._parts)
-        self._each = self.flow.most() if config.flow is not None else 1
+        self._each = self._most_sent()
+        if config.own_clock:
+            self.clock = Clock(
+                world.nodes, period=config.period, random_phase=config.phase == "random", jitter=config.jitter,
+                fixed=config.jitter_of == "node", at_return=config.on_return == "send", key=self.key("clock"),
+            )  # fmt: skip
         if config.message is not None:
             self._message_bytes = message.size(rows, numbers)
         memory = nothing_remembered(numbers)
@@ -766,12 +851,15 @@ class Golf(Descent[GolfConfig]):
     def _most_sent(self) -> int:
         config = self.config
         parts = (config.message.parts if config.message is not None else None) or 1
-        return 1 if config.flow is None else Flow(config.flow, self, 0, parts).most()
+        each = config.most_turns if config.flow is None else Flow(config.flow, self, 0, parts).most()
+        return each * config.times
 
     def _beside(self, world: World) -> int:
         """Return the bytes of accounts, ages of parts, and what codecs remember."""
         message, one = self.config.message or MessageConfig(), self.size_of_models(1)
         accounts = 8 * world.nodes * (message.parts or 1) if self.config.flow is not None or message.parts else 0
+        accounts += 12 * world.nodes * self.config.own_clock
+        accounts += (one + 5) * world.nodes * (self.config.receive == "next-turn")
         stored = world.nodes * one if message.select == TOP else 0
         if CODECS[message.codec] == PIVOT:
             stored += 3 * self.config.peers.most_links(world) * one
@@ -788,13 +876,33 @@ class Golf(Descent[GolfConfig]):
                 array[nodes] = 0
         if self.config.flow is not None:
             self.flow.start(nodes)
+        if self.config.receive == "next-turn":
+            self.waits[nodes] = False
+        if self.config.initial_update:
+            self._update_first(nodes)
         if self.cached.size:
             self.cached[nodes] = 1
+            if self.config.initial_update:
+                self.cache[nodes, 0] = self.w[nodes]
+
+    def _update_first(self, nodes: NDArray[np.int32]) -> None:
+        """Update the first model of these nodes with their own records."""
+        how = Reception(self.rule(), self._merging, self._noise, self.ledger.budget, self._packing)
+        update_first(nodes, self._models(), self.config.records.rows, how)
+        if self._parts > 1:
+            self.part_age[nodes] = self.age[nodes, None]
+
+    def senders(self, world: World) -> NDArray[np.int32]:
+        """Return the nodes whose turn it is, by their own clocks if they have them; then a node may occur twice."""
+        return self.clock.senders(world) if self.config.own_clock else world.order
 
     def step(self, world: World) -> None:
         """Receive the messages that are due, then let every node send its model."""
         forgery = self._forgery(world)
-        if self.config.flow is not None or self.config.message is not None:
+        if self.config.receive == "next-turn":
+            self._by_turns(world, forgery)
+            return
+        if self.config.flow is not None or self.config.message is not None or self.config.own_clock:
             self._exchange(world, forgery)
             return
         if world.transport.longest:
@@ -809,6 +917,42 @@ class Golf(Descent[GolfConfig]):
             )
         else:
             self._deliver(world, nodes, peer, arrives, forgery)
+
+    def _by_turns(self, world: World, forgery: Forgery) -> None:
+        """Let the nodes whose turn it is use the model that waits for them, then send; what arrives waits."""
+        if world.transport.longest:
+            slots, receivers = self.mail.due(world)
+            self._let_wait(self.mail.w, self.mail.age, slots, self.mail.src[slots], receivers)
+        nodes = self.senders(world)
+        ready = np.unique(nodes[self.waits[nodes]])
+        waiting = Messages(
+            ready, self.waiting_from[ready], ready, self.waiting, self.waiting_age, NO_PARTS, NOBODY, NO_NUMBERS,
+            NO_NUMBERS, UNUSED,
+        )  # fmt: skip
+        self._receive(world.cycle, world.threads, waiting, as_sent(forgery))
+        self.waits[ready] = False
+        number = np.empty(nodes.size, np.int64)
+        count_up(nodes, np.zeros(world.nodes, np.int64), number)
+        peer = self.config.peers.choose(world, nodes, self._peer_key, number)
+        arrives, lag = world.transport.send(self, "model", nodes, peer, self._message_bytes, number)
+        if lag is not None:
+            place = self.mail.put(world, lag, nodes, peer, arrives, w=self.w, age=self.age)
+            senders, target = self.mail.src[place], self.mail.w
+        else:
+            senders, place = self._let_wait(self.w, self.age, nodes[arrives], nodes[arrives], peer[arrives])
+            target = self.waiting
+        forge_rows(forgery, senders, world.cycle, place, linear(target), linear(self.old), len(self.w[0]))
+
+    def _let_wait(
+        self, w: NDArray[np.float32], age: NDArray[np.int32], row: NDArray[np.int32], src: NDArray[np.int32],
+        dst: NDArray[np.int32],
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:  # fmt: skip
+        """Let received models wait, the last one of each receiver; return the senders and receivers of these."""
+        last = dst.size - 1 - np.unique(dst[::-1], return_index=True)[1]
+        row, src, dst = row[last], src[last], dst[last]
+        self.waiting[dst], self.waiting_age[dst] = w[row], age[row]
+        self.waiting_from[dst], self.waits[dst] = src, True
+        return src, dst
 
     def _due(self, world: World) -> Messages:
         """Return the messages that are due."""
@@ -827,7 +971,7 @@ class Golf(Descent[GolfConfig]):
         """
         sent, asked = np.zeros(world.nodes, np.int64), np.zeros(world.nodes, np.int64)
         nodes = self.senders(world)
-        part = rng.integers(self._part_key, nodes, self._parts, world.cycle).astype(np.int32)
+        part = self._drawn_parts(world, nodes)
         if self.config.flow is not None:
             sends = self.flow.senders(world.cycle, nodes, part)
             nodes, part = nodes[sends], part[sends]
@@ -840,6 +984,15 @@ class Golf(Descent[GolfConfig]):
         while nodes.size:
             messages = self._send(world, nodes, part, forgery, sent)
             nodes, part = self._received(world, messages, forgery, asked, live=True)
+
+    def _drawn_parts(self, world: World, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return a random part of the model for each of these nodes, which may occur several times."""
+        number, part = np.empty(nodes.size, np.int64), np.zeros(nodes.size, np.int32)
+        count_up(nodes, np.zeros(world.nodes, np.int64), number)
+        for k in range(int(number.max(initial=0)) + 1):
+            now = number == k
+            part[now] = rng.integers(self._part_key, nodes[now], self._parts, world.cycle, k)
+        return part
 
     def _send(
         self, world: World, nodes: NDArray[np.int32], part: NDArray[np.int32], forgery: Forgery, sent: NDArray[np.int64]
@@ -914,17 +1067,20 @@ class Golf(Descent[GolfConfig]):
 
     def _forgery(self, world: World) -> Forgery:
         if not len(self.old):
-            return world.tampering.forgery(world.cycle)
+            return world.tampering.forgery(world.cycle, world.turn)
         begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle)
         self.old[begins] = self.w[world.tampering.keeps_old()[begins]]
         self.old_kept |= begins
-        return world.tampering.forgery(world.cycle)
+        return world.tampering.forgery(world.cycle, world.turn)
+
+    def _models(self) -> Models:
+        return Models(
+            linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached, self._part_age
+        )
 
     def _receive(self, cycle: int, threads: int, messages: Messages, forgery: Forgery, live: bool = False) -> None:
         """Receive messages; `live`: a message carries its sender's model at the time when it is processed."""
-        models = Models(
-            linear(self.w), self.age, linear(self.last), self.last_age, linear(self.cache), self.cached, self._part_age
-        )
+        models = self._models()
         messages = messages._replace(w=linear(messages.w))
         rows = self.config.records.rows
         packing = self._packing._replace(on=self._packing.on and live)  # others were packed when they were sent
@@ -981,13 +1137,17 @@ class Golf(Descent[GolfConfig]):
         return super().answers() + (self.config.cache > 0)
 
     def _voted(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.int32]:
-        """Return the majority class; a tie goes to class 1 of two, otherwise to the lowest class."""
+        """Return the majority class. `tie` decides ties; by default class 1 of two, otherwise the lowest class."""
         models = self.config.records.models
         total = np.zeros((len(x), nodes.size, max(models, 2)), np.int32)
+        sums = np.zeros((len(x), nodes.size, models))
         for place in range(self.config.cache):
-            chosen = classify(self.scores_by(self.cache[nodes, place], x))
+            scores = self.scores_by(self.cache[nodes, place], x)
             there = self.cached[nodes] > place
-            total += (chosen[..., None] == np.arange(max(models, 2))) & there[:, None]
+            total += (self.classes(scores, nodes, x)[..., None] == np.arange(max(models, 2))) & there[:, None]
+            if self.tie == "by-score":
+                sums += np.where(there[:, None], scores, 0)
         if models == 1:
-            return (total[..., 1] >= total[..., 0]).astype(np.int32)
-        return np.asarray(total.argmax(axis=-1), np.int32)
+            sums = np.concatenate([-sums, sums], axis=-1)
+        tie = self.tie or ("last" if models == 1 else "first")
+        return largest(total, tie, sums if tie == "by-score" else self.toss(nodes, x, total.shape[-1]))

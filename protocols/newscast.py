@@ -336,24 +336,36 @@ class Newscast(ViewOverlay[ViewConfig]):
         self._room = room(self.config.view + 1)  # a message also has a descriptor of its sender
         if world.transport.longest:
             self.mail = Mailbox(
-                self, world, each=2, carried=self.views, stamp=np.empty(0, np.int32), answer=np.empty(0, np.bool_)
+                self,
+                world,
+                each=2 * self.config.times,
+                carried=self.views,
+                stamp=np.empty(0, np.int32),
+                answer=np.empty(0, np.bool_),
             )
 
     def memory(self, world: World) -> int:
         """Return the bytes of the views and of the mailbox."""
-        return super().memory(world) + Mailbox.memory(world, 8 * self.config.view + 5, each=2)
+        return super().memory(world) + Mailbox.memory(world, 8 * self.config.view + 5, each=2 * self.config.times)
+
+    def _now(self, world: World) -> int:
+        """Return the time stamp of this turn: the number of turns so far."""
+        return (world.cycle - 1) * self.config.times + world.turn + 1
 
     def _time_of_contacts(self, world: World) -> int:
-        return world.cycle - 1
+        return self._now(world) - 1
 
     def _meet(self, world: World, nodes: NDArray[np.int32], contacts: NDArray[np.int32]) -> int:
-        return int(meet(self.views, nodes, contacts, world.cycle, self._exchange_key, self._room))
+        return int(meet(self.views, nodes, contacts, self._now(world), self._exchange_key, self._room))
 
     def _exchange(self, world: World) -> None:
         if world.transport.longest:
             self._exchange_by_mail(world)
             return
-        wires = (world.transport.wire(self, kind, self._bytes) for kind in ("request", "answer"))
+        wires = (
+            world.transport.wire(self, kind, self._bytes)._replace(cycle=self._now(world))
+            for kind in ("request", "answer")
+        )
         requests, arrived, answered = exchange(
             self.views, world.order, *wires, self._exchange_key, self._oracle, self._room
         )
@@ -367,7 +379,7 @@ class Newscast(ViewOverlay[ViewConfig]):
         src, dst = receiver[asked], mail.src[slots[asked]]
         before = np.empty((src.size, self.config.view), np.int64)
         take_in(
-            self.views, slots, receiver, mail.src, mail.stamp, mail.carried, mail.answer, world.cycle,
+            self.views, slots, receiver, mail.src, mail.stamp, mail.carried, mail.answer, self._now(world),
             self._exchange_key, before, self._room,
         )  # fmt: skip
         self._post(world, "answer", src, dst, before, np.arange(src.size, dtype=np.int32))
@@ -387,5 +399,5 @@ class Newscast(ViewOverlay[ViewConfig]):
         arrives, lag = world.transport.send(self, kind, src, dst, self._bytes, k=np.arange(src.size))
         assert lag is not None
         slots = self.mail.put(world, lag, src, dst, arrives, row=row, carried=carried)
-        self.mail.stamp[slots] = world.cycle
+        self.mail.stamp[slots] = self._now(world)
         self.mail.answer[slots] = kind == "answer"

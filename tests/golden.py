@@ -67,6 +67,22 @@ def erm(**settings):
 MORE = {
     "golf, one record per node": lambda: learning(VIEWS, golf(), **ONE),
     "golf, logistic, sessions": lambda: learning(VIEWS, golf(learner="logistic"), **ONE, **SESSIONS),
+    "golf, turns of its own, the way of golf": lambda: learning(
+        VIEWS | {"times": 3, "liveness": "none", "on_return_state": "afresh", "contacts": 4},
+        golf(variant="mu", jitter=0.1, on_return="send", cache=5, tie="first"),
+        churn=[{"kind": "diurnal", "online": 0.7, "amplitude": 0.2, "period": 24, "session": 8.0, "zones": 3}],
+        transport={"loss": 0.2, "delay": [1, 3]},
+        **ONE,
+    ),
+    "golf, turns of its own, the way of gossipy": lambda: learning(
+        PEERS,
+        golf(variant="own", initial_update=True, jitter=0.1, jitter_of="node", batch="one-by-one", tie="random"),
+        data=SPAM | {"scale": ["standard"]},
+        churn=[{"kind": "trace", "file": "traces/three_nodes.csv", "assign": "sample", "after": "repeat"}],
+    ),
+    "golf, models wait": lambda: learning(
+        PEERS, golf(receive="next-turn", cache=4, tie="by-score", period=2.0, phase="random"), churn=[CHURN]
+    ),
     "golf, mean, weibull": lambda: learning(PEERS, golf(learner="mean", average="age"), **ONE, **WEIBULL),
     "golf, three classes, update then merge": lambda: learning(
         PEERS, golf(variant="um"), data=THREE, nodes={"records": 2, "split": {"kind": "label-skew", "alpha": 0.5}}

@@ -1873,3 +1873,28 @@ def published_mean(models, n, lam, trust, epsilon, quorum, widest, noise):
     if trust == "as-published":
         mean = mean + noise(None, "laplace", count * 2 / (min(n) * epsilon * min(lam)))
     return mean
+
+
+# ------------------------------------------------------------------------------------------------ clocks of nodes
+
+
+def turn_times(key, node, joined, online, *, period, random_phase=False, jitter=0.0, fixed=False, returns=()):
+    """The times at which a node would take turns; online[c − 1] says whether it is online in cycle c.
+
+    The next turn is one interval later. With `returns`, the cycles in which it comes back, it takes a turn at the
+    beginning of each of them, and no turns pass while it is offline.
+    """
+    until = len(online) + 1
+    time = joined + (uniform(draw(key, 0, node, 0)) * period if random_phase else 0.0)
+    times, number, back = [], 0, list(returns)
+    while True:
+        away = time < until and not online[int(time) - 1]
+        if back and (time >= back[0] or away):
+            time = float(back.pop(0))
+        elif time >= until or (away and returns):
+            return times
+        times.append(time)
+        number += 1
+        k = 0 if fixed else number
+        size = normal(draw(key, k, node, 0), draw(key, k, node, 1)) if jitter else 0.0
+        time += period * max(1 + jitter * size, 0.5)

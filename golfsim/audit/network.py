@@ -70,7 +70,7 @@ class Network:
             world.advance()
             for layer in layers.values():
                 if world.fresh.size:
-                    layer.start(world, world.fresh)
+                    layer.start(world, layer.to_start(world))
                 layer.step(world)
             for name in self.private:
                 released[name].append(layers[name].released())

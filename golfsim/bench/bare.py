@@ -95,6 +95,6 @@ def newscast(nodes: int, view: int) -> Callable[[], None]:
             views[j, 0] = descriptor(now, i)
 
     views, everyone = np.full((nodes, view), -1, np.int64), np.arange(nodes, dtype=np.int32)
-    random_views(views, everyone, everyone, 0, KEY, 1)
+    random_views(views, everyone, everyone, 0, KEY, 1, views.shape[1])
     pair, now = module.room(view), iter(range(2, 2**30))
     return lambda: cycle(views, everyone, next(now), pair)

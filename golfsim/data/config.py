@@ -23,6 +23,9 @@ class DataConfig(Settings):
         description="your own data in place of `set`: a CSV, Parquet, npz or svmlight file; the path is relative to "
         "the scenario file",
     )
+    format: Literal["csv", "parquet", "npz", "svmlight"] | None = Field(
+        None, description="the format of `file` and `test_file`; default: their extension decides"
+    )
     label: str | None = Field(None, description="the label column of `file` (CSV, Parquet); default: the last column")
     classes: tuple[str | int, ...] | None = Field(
         None,
@@ -71,9 +74,10 @@ class DataConfig(Settings):
         "testing; with `folds`, the first `train` rows (default: all rows) are divided into folds at random, and each "
         "of these rows is tested once. [nodes] assigns training records to nodes as usual",
     )
-    scale: tuple[Literal["minmax", "pool", "l1", "l2", "clip-l2", "bias"], ...] = Field(
+    scale: tuple[Literal["minmax", "standard", "pool", "l1", "l2", "clip-l2", "bias"], ...] = Field(
         (),
-        description="scaling steps in order: “minmax” scales each feature to [0, 1]; “pool” adds groups of features; "
+        description="scaling steps in order: “minmax” scales each feature to [0, 1]; “standard” to mean 0 and variance "
+        "1 of the training records, which is not private; “pool” adds groups of features; "
         "“l1” and “l2” scale each record to L1 or L2 norm 1; “clip-l2” clips it to L2 norm at most 1; “bias” appends a "
         "feature that is always 1",
     )
@@ -94,6 +98,8 @@ class DataConfig(Settings):
     def _one_source(self) -> DataConfig:
         if (self.set is None) == (self.file is None):
             raise ValueError("expected either “set” or “file”")
+        if self.format is not None and self.file is None:
+            raise ValueError("format: requires file")
         return self
 
     @model_validator(mode="after")

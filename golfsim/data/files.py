@@ -70,11 +70,13 @@ def read(config: DataConfig, folder: Path) -> Unscaled:
     paths = [_existing(config.file, folder, "data.file")]
     if config.test_file is not None:
         paths.append(_existing(config.test_file, folder, "data.test_file"))
-        if paths[0].suffix.lower() != paths[1].suffix.lower():
+        if config.format is None and paths[0].suffix.lower() != paths[1].suffix.lower():
             _refuse("data.test_file", "the extensions of test_file and file differ", "use the same format for both")
-    read_paths = _READERS.get(paths[0].suffix.lower())
+    form = public.form_of(paths[0].name, config.format)
+    read_paths = _READERS.get(form or "")
     if read_paths is None:
-        _refuse("data.file", f"{paths[0].name} has an unknown format", "valid extensions: " + " ".join(_READERS))
+        hint = f"state it in data.format: {', '.join(_READERS)}; known extensions: {' '.join(public.FORMATS)}"
+        _refuse("data.file", f"{paths[0].name} has an unknown format", hint)
     return read_paths(paths, config)
 
 
@@ -131,7 +133,9 @@ def _sources(paths: list[Path]) -> list[Source]:
 def _read_table(paths: list[Path], config: DataConfig) -> Unscaled:
     _no_indices(config)
     stated = config.categories
-    tables = [_opened(functools.partial(_table, as_text=stated or ()), path, key) for path, key in _keys(paths)]
+    form = public.form_of(paths[0].name, config.format)
+    read_one = functools.partial(_table, as_text=stated or (), form=form)
+    tables = [_opened(read_one, path, key) for path, key in _keys(paths)]
     label = _label_of(tables[0], config.label)
     if len(tables) == 2 and set(tables[0].columns) != set(tables[1].columns):
         odd = sorted(set(tables[0].columns) ^ set(tables[1].columns))
@@ -165,17 +169,17 @@ def _check_missing(table: pd.DataFrame, key: str) -> None:
             _refuse(key, f"column “{name}” has no value in record {row}", "add the value, or remove the record")
 
 
-def _table(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
+def _table(path: Path, as_text: Iterable[str], form: str | None) -> pd.DataFrame:
     """Return the table of a file. In a CSV, the columns `as_text` are read as they are, also “NA” and numbers."""
 
-    if path.suffix.lower() == ".parquet":
+    if form == "parquet":
         _refuse_wide_parquet(path)
         table = _parquet(path)
     else:
         _refuse_wide(path, _header_columns(path))
         table = _csv(path, set(as_text))
     table.columns = table.columns.astype(str)
-    if path.suffix.lower() == ".csv" and len(table.columns) and all(map(_is_number, table.columns)):
+    if form == "csv" and len(table.columns) and all(map(_is_number, table.columns)):
         raise UserError(
             f"{path.name} has no header: its first line has only numbers",
             key="data.file",
@@ -470,8 +474,8 @@ def _indexed(labels: NDArray[Any], values: NDArray[Any], key: str) -> NDArray[np
 
 
 _READERS: dict[str, Callable[[list[Path], DataConfig], Unscaled]] = {
-    ".csv": _read_table,
-    ".parquet": _read_table,
-    ".npz": _read_npz,
-    **dict.fromkeys(public.SVMLIGHT, _read_svmlight),
+    "csv": _read_table,
+    "parquet": _read_table,
+    "npz": _read_npz,
+    "svmlight": _read_svmlight,
 }

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 FEW = 10  # values or columns that a message lists
 SVMLIGHT = (".svm", ".libsvm", ".svmlight", ".txt")
+FORMATS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", **dict.fromkeys(SVMLIGHT, "svmlight")}
+
+
+def form_of(file: str, form: str | None) -> str | None:
+    """Return the format of a file: the stated one, or that of its extension; None: unknown."""
+    return form or next((found for end, found in FORMATS.items() if file.lower().endswith(end)), None)
 
 
 class Source(NamedTuple):
@@ -40,7 +46,8 @@ def caveat(config: DataConfig, text_columns: Iterable[str]) -> str:
     seen = dict(_seen(config, list(text_columns)))
     if not seen:
         return ""
-    how = f"if they are public, state {_listed([f'data.{key}' for key in seen])}"
+    stated = [f"data.{key}" for key in seen if key != "scale"]
+    how = f"if they are public, state {_listed(stated)}" if stated else "“minmax” with public bounds reads none"
     return f"{_listed(list(seen.values()))}, which were read from the private records and are not accounted for ({how})"
 
 
@@ -48,13 +55,15 @@ def _seen(config: DataConfig, text_columns: list[str]) -> Iterator[tuple[str, st
     """Yield each setting that is not stated, with what was read from the records in its place."""
     if config.bounds == "train" and "minmax" in config.scale:
         yield "bounds", "the training set's min-max bounds"
+    if "standard" in config.scale:
+        yield "scale", "the training set's means and variances"
     if config.file is None:
         return
     if config.classes is None:
         yield "classes", "the classes"
     if config.categories is None and text_columns:
         yield "categories", f"the categories of {_listed(_quoted(text_columns))}"
-    if config.indices is None and config.file.lower().endswith(SVMLIGHT):
+    if config.indices is None and form_of(config.file, config.format) == "svmlight":
         yield "indices", "the feature indices"
 
 

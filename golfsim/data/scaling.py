@@ -28,11 +28,17 @@ Step = Callable[[Floats], Floats]  # a scaling step; a function of this module o
 CHUNK = 4096  # records scaled at a time
 
 
+EQUAL = 1e-10  # a smaller deviation, relative to the mean, is rounding
+
+
 BIAS = "1"  # the name of the feature that is always 1
 
 
 def span(config: DataConfig) -> tuple[float, float] | None:
     """Return the range of every feature after scaling, for any records; None if the scaling ensures no range."""
+    last = config.scale[config.scale.index("standard") :] if "standard" in config.scale else ()
+    if last and not set(last) & {*_LENGTHS, "minmax"}:
+        return None
     after = config.scale[config.scale.index("pool") :] if "pool" in config.scale else ()
     if after and not set(after) & set(_LENGTHS):
         return (0.0, float(_largest(config))) if "minmax" in config.scale else None
@@ -102,11 +108,14 @@ def scaling_steps(config: DataConfig, card: Card | None, raw: Unscaled, train: I
         if name == "pool":
             steps.append(_pool(_groups(config, raw.features)))
             continue
-        if name != "minmax":
+        if name not in ("minmax", "standard"):
             steps.append(_with_bias if name == "bias" else _LENGTHS[name])
             continue
         if "bias" in config.scale[:position]:
-            raise UserError("minmax would set the bias to 0", key="data.scale", hint="put bias after minmax")
+            raise UserError(f"{name} would set the bias to 0", key="data.scale", hint=f"put bias after {name}")
+        if name == "standard":
+            steps.append(_standard(*_moments(raw.x, train, steps)))
+            continue
         if config.bounds != "train" and position:
             raise UserError(
                 "public bounds apply to the unscaled features only", key="data.scale", hint="put minmax first"
@@ -153,6 +162,22 @@ def _seen(x: NDArray[Any], train: Indices, steps: list[Step]) -> Bounds:
     return low, high
 
 
+def _moments(x: NDArray[Any], train: Indices, steps: list[Step]) -> tuple[Floats, Floats]:
+    """Return the mean and the standard deviation of each feature of the training records, after `steps`.
+
+    Records are added one after the other, so the bits are the same on every machine.
+    """
+    number = max(len(train), 1)
+    mean, square = np.zeros(_width(x, steps)), np.zeros(_width(x, steps))
+    for _, part in _in_chunks(x, train, steps):
+        mean += np.add.accumulate(part)[-1]
+    mean /= number
+    for _, part in _in_chunks(x, train, steps):
+        off = part - mean
+        square += np.add.accumulate(off * off)[-1]
+    return mean, np.sqrt(square / number)
+
+
 def scale_rows(x: NDArray[Any], rows: Indices, steps: Sequence[Step]) -> NDArray[np.float32]:
     """Return some rows of x after scaling."""
     out = np.empty((len(rows), _width(x, steps)), dtype=np.float32)
@@ -186,6 +211,15 @@ def _minmax(bounds: Bounds) -> Step:
 
 def _to_unit(low: Floats, width: Floats, x: Floats) -> Floats:
     return np.clip((x - low) / width, 0, 1)
+
+
+def _standard(mean: Floats, deviation: Floats) -> Step:
+    """Return the step that maps each feature to mean 0 and standard deviation 1. Constant features become 0."""
+    return functools.partial(_in_deviations, mean, np.where(deviation > EQUAL * np.abs(mean), deviation, np.inf))
+
+
+def _in_deviations(mean: Floats, deviation: Floats, x: Floats) -> Floats:
+    return (x - mean) / deviation
 
 
 def _pool(groups: list[tuple[str, list[int]]]) -> Step:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import kernel
-from golfsim.core.rng import draw, unit
-from golfsim.protocol.learner import classify, score
+from golfsim.protocol.learner import classify, score, toss
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -93,15 +92,3 @@ def add_weighted(start, column, weight, values, out):
         for k in range(start[r], start[r + 1]):
             for c in range(out.shape[1]):
                 out[r, c] += weight[k] * values[column[k], c]
-
-
-@kernel
-def toss(words, nodes, key, chance):
-    """Draw a number for each record, node and class; it does not depend on the other records and nodes of the call."""
-    for r in range(words.shape[0]):
-        record = draw(key, 0, 0, 0)
-        for f in range(words.shape[1]):
-            record = draw(record, words[r, f], 0, 0)
-        for n in range(nodes.size):
-            for m in range(chance.shape[2]):
-                chance[r, n, m] = unit(draw(record, 0, nodes[n], m))

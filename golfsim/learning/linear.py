@@ -20,7 +20,7 @@ from golfsim.learning.online import Shape
 from golfsim.learning.updates import scores_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
-from golfsim.protocol.learner import Learner, score
+from golfsim.protocol.learner import Learner, Tie, score
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, Records
 from golfsim.protocol.symbols import add
@@ -66,6 +66,12 @@ class DescentConfig(LayerConfig):
         0.0,
         description="t₀ in the step size 1/(λ(t + t₀)): a large t₀ makes the first steps shorter. “published”: the "
         "mean squared length of the published records divided by λ, so that the first step is the inverse of it",
+    )
+    tie: Tie | None = Field(
+        None,
+        description="the class that a zero score, equal scores or equal votes mean: the last one, the first one, a "
+        "random one (always the same one per record and node), or for votes the one with the largest sum of scores; "
+        "default: the last one of two classes, otherwise the first one",
     )
     batch: Literal["mini-batch", "one-by-one"] = Field(
         "mini-batch", description="make one update with all records of a node, or one update per record"
@@ -211,6 +217,11 @@ class Descent(Learner[D]):
     def released(self) -> NDArray[np.float64]:
         """Return all models as nodes send them, if the layer uses private data."""
         return self.w.ravel().astype(np.float64) if self.touches_private_data else np.empty(0)
+
+    @property
+    def tie(self) -> Tie | None:
+        """Which class a zero score or a tie of votes means."""
+        return self.config.tie
 
     def models(self, holders: NDArray[np.int32]) -> NDArray[np.float32]:
         """Return the models that predict, [holders, models, features]."""

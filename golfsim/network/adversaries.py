@@ -126,6 +126,7 @@ class Tampering:
 
     def __init__(self, configs: tuple[AdversaryConfig, ...], seed: int, nodes: int) -> None:
         self._nodes = nodes
+        self._seed = seed
         self._key = rng.key(seed, "adversary", "noise")
         order = rng.permutation(rng.key(seed, "adversary", "who"), 0, nodes if configs else 0)
         self.members: list[tuple[AdversaryConfig, NDArray[np.int32]]] = []
@@ -157,8 +158,8 @@ class Tampering:
         since = [np.full(nodes.size, config.start) for config, nodes in self.members if config.kind == "old"]
         return np.concatenate([np.empty(0, np.int64), *since]).astype(np.int32)
 
-    def forgery(self, cycle: int) -> Forgery:
-        """Return what senders do in this cycle."""
+    def forgery(self, cycle: int, turn: int = 0) -> Forgery:
+        """Return what senders do in this cycle, in a further turn with other noise."""
         acting = [(c, nodes) for c, nodes in self.members if c.kind in SENDS and c.start <= cycle]
         size = self._nodes if acting else 0
         kind, scale = np.zeros(size, np.int8), np.zeros(size, np.float32)
@@ -168,7 +169,8 @@ class Tampering:
             scale[nodes] = config.scale
         if size:
             row[self.keeps_old()] = np.arange(self.keeps_old().size)
-        return Forgery(kind, scale, row, self._key)
+        key = rng.key(self._seed, "adversary", f"noise\x1fturn {turn}") if turn else self._key
+        return Forgery(kind, scale, row, key)
 
 
 def as_sent(forgery: Forgery) -> Forgery:

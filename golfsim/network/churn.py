@@ -13,16 +13,19 @@ from pydantic import Field, model_validator
 
 from golfsim.core import rng
 from golfsim.core.errors import UserError
-from golfsim.core.maths import exp_of, log_of, power_of
-from golfsim.core.paths import unreadable
+from golfsim.core.maths import cos_of_turns, exp_of, log_of, power_of
 from golfsim.core.settings import FileName, Settings, Share
 from golfsim.core.state import Stateful
 from golfsim.core.words import counted
+from golfsim.network.traces import ColumnsConfig, TraceFormat, read_sessions
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
 Nodes = NDArray[np.int32]
+NOBODY = np.empty(0, np.int32)
+MOST_DRAWS = 10_000  # of the length of a session that is rounded to 0
+LONGEST = 1e15  # cycles
 SHORTEST = 1e-3  # cycles; every session is simulated, including those that begin and end between two cycles
 
 
@@ -89,6 +92,26 @@ class OscillatingConfig(ChurnSettings):
         return self
 
 
+class ReplacementConfig(ChurnSettings):
+    """A constant number of nodes is online: random offline nodes replace those whose session has ended, as in GoLF."""
+
+    kind: Literal["replacement"]
+    online: Share = Field(description="the share of nodes that is online in each cycle")
+    mu: float = Field(le=50, ge=-50, description="the mean of the logarithm of the length of a session (cycles)")
+    sigma: float = Field(
+        ge=0,
+        le=10,
+        description="the standard deviation of this logarithm; lengths are rounded to cycles, and those that become 0 "
+        "are drawn again",
+    )
+
+    @model_validator(mode="after")
+    def _not_too_short(self) -> ReplacementConfig:
+        if math.exp(self.mu + 3 * self.sigma) < 1:
+            raise ValueError("mu: almost all sessions are shorter than a cycle")
+        return self
+
+
 class SessionConfig(ChurnSettings):
     """Alternating online and offline sessions."""
 
@@ -141,11 +164,23 @@ class WeibullConfig(SessionConfig):
 
 
 class TraceConfig(ChurnSettings):
-    """Online intervals are read from a CSV file with the columns node, from, until and one interval per line."""
+    """Online intervals are read from a file of measured sessions."""
 
     kind: Literal["trace"]
     file: FileName = Field(
-        description="the CSV file; the path is relative to the scenario file; a node is online before the time “until”"
+        description="the file; the path is relative to the scenario file; a node is online before the end of a session"
+    )
+    format: TraceFormat | None = Field(
+        None,
+        description="“golfsim”: a CSV file with the columns node, from, until and one session per line; “csv”: a CSV "
+        "file with other columns; “peersim”: a session file of GoLF, with one node per line; “fedscale”: the "
+        "availability of FedScale, converted to JSON; default: the content decides",
+    )
+    columns: ColumnsConfig | None = Field(None, description="the names of the columns of a file of the format “csv”")
+    after: Literal["end", "repeat"] | None = Field(
+        None,
+        description="what happens at the end of a node's trace: it stays offline (“end”), or its trace begins again "
+        "(“repeat”); default: “repeat” for FedScale, as there, otherwise “end”",
     )
     cycle_seconds: float | None = Field(
         None, gt=0, description="the seconds per cycle, if the file has times in seconds; default: times are cycles"
@@ -155,6 +190,44 @@ class TraceConfig(ChurnSettings):
         description="“exact”: node n follows the n-th node of the trace, which must have enough nodes; “repeat”: the "
         "nodes of the trace are reused in turn; “sample”: each node follows a random node of the trace",
     )
+
+    @model_validator(mode="after")
+    def _fits_format(self) -> TraceConfig:
+        if self.columns is not None and self.format not in (None, "csv"):
+            raise ValueError('columns: requires format = "csv"')
+        if self.format in ("peersim", "fedscale") and self.cycle_seconds is None:
+            raise ValueError(f"cycle_seconds: required, since “{self.format}” has times in seconds")
+        return self
+
+
+class DiurnalConfig(ChurnSettings):
+    """The probability of being online follows a cosine over the day, for one or several time zones."""
+
+    kind: Literal["diurnal"]
+    online: float = Field(gt=0, lt=1, description="the mean probability over a day that a node is online")
+    amplitude: float = Field(
+        gt=0, le=0.5, description="the largest difference from this mean; the mean ± amplitude lies between 0 and 1"
+    )
+    period: int = Field(ge=2, description="the number of cycles per day")
+    session: float = Field(
+        ge=1,
+        description="the mean number of cycles for which an online node stays online while the probability does not "
+        "change; where it falls or rises faster than that, more nodes leave or return",
+    )
+    zones: int = Field(1, ge=1, le=1000, description="the number of time zones; each node is in a random one")
+    spread: Share = Field(
+        1.0, description="the share of a day over which the time zones are spread evenly; 1: around the globe"
+    )
+
+    @model_validator(mode="after")
+    def _probabilities(self) -> DiurnalConfig:
+        if not self.amplitude <= min(self.online, 1 - self.online):
+            raise ValueError(
+                f"amplitude: expected at most {min(self.online, 1 - self.online):g}; got {self.amplitude:g}"
+            )
+        if self.session < 1:
+            raise ValueError(f"session: expected at least 1 cycle; got {self.session:g}")
+        return self
 
 
 class JoinConfig(ChurnSettings):
@@ -173,7 +246,15 @@ class JoinConfig(ChurnSettings):
 
 
 ChurnConfig = Annotated[
-    CrashConfig | RateConfig | OscillatingConfig | LognormalConfig | WeibullConfig | TraceConfig | JoinConfig,
+    CrashConfig
+    | RateConfig
+    | OscillatingConfig
+    | DiurnalConfig
+    | ReplacementConfig
+    | LognormalConfig
+    | WeibullConfig
+    | TraceConfig
+    | JoinConfig,
     Field(discriminator="kind"),
 ]
 F = TypeVar("F", bound=ChurnSettings)
@@ -191,6 +272,12 @@ class Churn(Stateful, Generic[F]):
         self._label = label
         self._folder = folder
         self.up = np.ones(world_nodes, np.bool_)
+        self._renewed = NOBODY  # nodes whose session ended when this cycle began, and who began another one at once
+
+    @property
+    def renewed(self) -> Nodes:
+        """The nodes that left and returned at the beginning of this cycle."""
+        return self._renewed
 
     @property
     def afresh(self) -> bool:
@@ -252,6 +339,80 @@ class Oscillating(Churn[OscillatingConfig]):
         surplus = int(self.up.sum()) - wanted
         pool = self._nodes[self.up == (surplus > 0)]
         self.up[rng.sample(self._key, cycle, pool, abs(surplus))] = surplus < 0
+
+
+class Diurnal(Churn[DiurnalConfig]):
+    """A daily rhythm: each node is online with a probability that follows a cosine in its time zone.
+
+    Nodes leave with the probability 1/session per cycle, and return with the probability that keeps the share of online
+    nodes at the cosine. Where no such probability exists, because the share changes too fast, only leaving or only
+    returning happens, as often as the change needs. So the expected share is exact in every cycle.
+    """
+
+    def act(self, cycle: int, first: bool) -> None:
+        """Let each node leave or return with the probability of its time zone."""
+        zone = rng.integers(self._key, self._nodes, self._config.zones, k=1)
+        u = rng.uniform(self._key, self._nodes, cycle)
+        now = self.probability(cycle)
+        if first:
+            self.up[:] = u < now[zone]
+            return
+        leave, rejoin = turnover(self.probability(cycle - 1), now, 1 / self._config.session)
+        self.up[:] = np.where(self.up, u >= leave[zone], u < rejoin[zone])
+
+    def probability(self, cycle: int) -> NDArray[np.float64]:
+        """Return the probability of being online in each time zone."""
+        config = self._config
+        shift = config.spread * np.arange(config.zones) / config.zones
+        turns = ((cycle - config.start) / config.period - shift) % 1.0
+        return config.online + config.amplitude * np.array([float(cos_of_turns(turn)) for turn in turns])
+
+
+def turnover(
+    before: NDArray[np.float64], now: NDArray[np.float64], leave: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the probabilities of leaving and returning that change the probability of being online as wanted.
+
+    The probability of leaving is `leave` where that is possible.
+    """
+    rest = np.maximum(1 - before, 1e-300)
+    rejoin = np.clip((now - before * (1 - leave)) / rest, 0, 1)
+    left = np.clip((before + rest * rejoin - now) / np.maximum(before, 1e-300), 0, 1)
+    return left, rejoin
+
+
+class Replacement(Churn[ReplacementConfig]):
+    """The rule of GoLF's ChurnControl: a constant number of online nodes with log-normal sessions of full cycles.
+
+    At the beginning of a cycle the sessions that are over end. Then random offline nodes begin sessions until the
+    number is right. A node whose session has just ended may be among them.
+    """
+
+    def __init__(self, config: ReplacementConfig, key: np.uint64, world_nodes: int, label: Nodes, folder: Path) -> None:
+        super().__init__(config, key, world_nodes, label, folder)
+        self.end = np.zeros(world_nodes, np.int64)  # the first cycle after the session of each node
+
+    def act(self, cycle: int, first: bool) -> None:
+        """End the sessions that are over, and begin others."""
+        before = np.zeros_like(self.up) if first else self.up.copy()
+        self.up[:] = before & (self.end > cycle)
+        wanted = round(self._config.online * self._nodes.size) - int(self.up.sum())
+        begin = rng.sample(self._key, cycle, self._nodes[~self.up], max(wanted, 0))
+        self.up[begin] = True
+        self.end[begin] = cycle + self._lengths(begin, cycle)
+        self._renewed = begin[before[begin]]
+
+    def _lengths(self, nodes: Nodes, cycle: int) -> NDArray[np.int64]:
+        """Return the length of a new session of each node, in full cycles."""
+        from scipy.special import ndtri
+
+        found, left, k = np.zeros(nodes.size, np.int64), np.arange(nodes.size), 1
+        while left.size and k < MOST_DRAWS:
+            normal = np.asarray(ndtri(rng.uniform(self._key, nodes[left], cycle, k)))
+            lengths = exp_of(self._config.mu + self._config.sigma * normal)
+            found[left] = np.floor(np.minimum(lengths, LONGEST) + 0.5).astype(np.int64)
+            left, k = left[found[left] == 0], k + 1
+        return np.maximum(found, 1)
 
 
 S = TypeVar("S", bound=SessionConfig)
@@ -329,10 +490,14 @@ class Trace(Churn[TraceConfig]):
 
     def __init__(self, config: TraceConfig, key: np.uint64, world_nodes: int, label: Nodes, folder: Path) -> None:
         super().__init__(config, key, world_nodes, label, folder)
-        node, begin, end = read_trace(folder / config.file)
+        found = read_sessions(folder / config.file, config.format, config.columns)
+        if found.seconds and config.cycle_seconds is None:
+            what = f"{config.file} has times in seconds"
+            raise UserError(what, key="churn.cycle_seconds", hint="say how many a cycle has, e.g. cycle_seconds = 60")
+        begin, end, unit = found.begin, found.end, config.cycle_seconds or 1.0
         if config.cycle_seconds is not None:
-            begin, end = begin / config.cycle_seconds + 1, end / config.cycle_seconds + 1
-        traced, place = np.unique(node, return_inverse=True)
+            begin, end = begin / unit + 1, end / unit + 1
+        traced, place = np.unique(found.node, return_inverse=True)
         self._follows = self._assign(traced.size)
         self._place = np.concatenate([place, place])
         self._change = np.concatenate([np.ones(place.size, np.int32), np.full(place.size, -1, np.int32)])
@@ -340,6 +505,10 @@ class Trace(Churn[TraceConfig]):
         self._sorted = np.argsort(self._cycle, kind="stable")
         self.open = np.zeros(traced.size, np.int32)  # the intervals that contain the cycle, per node of the trace
         self.seen = 0  # changes applied so far
+        self._repeats = found.repeats if config.after is None else config.after == "repeat"
+        self._begin, self._end, self._node = begin, end, place
+        lengths = [found.length[name] / unit if found.length else end.max() - 1 for name in traced.tolist()]
+        self._length = np.maximum(lengths, 1e-9)
 
     def _assign(self, traced: int) -> NDArray[np.int64]:
         assign, nodes = self._config.assign, self._nodes.size
@@ -355,10 +524,20 @@ class Trace(Churn[TraceConfig]):
 
     def act(self, cycle: int, first: bool) -> None:
         """Apply the changes up to this cycle."""
+        if self._repeats:
+            self._repeat(cycle)
+            return
         last = int(np.searchsorted(self._cycle[self._sorted], cycle, side="right"))
         now = self._sorted[self.seen : last]
         np.add.at(self.open, self._place[now], self._change[now])
         self.seen = last
+        self.up[:] = (self.open > 0)[self._follows]
+
+    def _repeat(self, cycle: int) -> None:
+        """Find the sessions that contain this cycle, where each trace begins again after its end."""
+        time = np.fmod(cycle - 1.0, self._length)[self._node] + 1
+        self.open[:] = 0
+        np.add.at(self.open, self._node[(self._begin <= time) & (time < self._end)], 1)
         self.up[:] = (self.open > 0)[self._follows]
 
 
@@ -384,6 +563,8 @@ MODELS: dict[type, type[Churn[Any]]] = {
     CrashConfig: Crash,
     RateConfig: Rate,
     OscillatingConfig: Oscillating,
+    DiurnalConfig: Diurnal,
+    ReplacementConfig: Replacement,
     LognormalConfig: Lognormal,
     WeibullConfig: Weibull,
     TraceConfig: Trace,
@@ -410,47 +591,6 @@ def all_up(models: list[Churn[Any]], nodes: int) -> NDArray[np.bool_]:
     for model in models:
         up &= model.up
     return up
-
-
-def read_trace(path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the nodes and the bounds of the intervals in a trace file."""
-    nodes, bounds = [], []
-    if why := unreadable(path):
-        raise UserError(f"{path}: {why}", key="file")
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines, skipinitialspace=True)
-            if not {"node", "from", "until"} <= set(reader.fieldnames or ()):
-                raise UserError(f"{path}: expected the columns node, from, until in the first line", key="file")
-            for row in reader:
-                bounds.append(_interval(row, path, reader.line_num))
-                nodes.append(row["node"].strip())
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}", key="file") from None
-    except (ValueError, csv.Error) as error:  # also a name that no file can have
-        raise UserError(f"{path}: not a CSV file: {error}", key="file") from None
-    if not nodes:
-        raise UserError(f"{path}: contains no interval", key="file")
-    begin, end = np.array(bounds).T
-    return _natural(nodes), begin, end
-
-
-def _natural(nodes: list[str]) -> NDArray[Any]:
-    """Return the names of nodes as numbers if all are numbers, so that 10 comes after 9."""
-    try:
-        return np.array([int(node) for node in nodes])
-    except ValueError:
-        return np.array(nodes)
-
-
-def _interval(row: dict[str, Any], path: Path, line: int) -> tuple[float, float]:
-    try:
-        begin, end = float(row["from"]), float(row["until"])
-    except (TypeError, ValueError):
-        raise UserError(f"{path}:{line}: expected numbers in the columns from and until", key="file") from None
-    if not (np.isfinite(begin) and np.isfinite(end) and begin <= end):
-        raise UserError(f"{path}:{line}: expected from ≤ until; got {begin} and {end}", key="file")
-    return begin, end
 
 
 class Recorder:

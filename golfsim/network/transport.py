@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -338,7 +338,8 @@ class Transport(Stateful):
         }
 
     def _key(self, layer: Named, kind: str) -> np.uint64:
-        return _key(self._seed, layer.name, kind)
+        turn = self.world.turn
+        return _key(self._seed, layer.name, f"{kind}\x1fturn {turn}" if turn else kind)
 
 
 def node_numbers(nodes: Any, name: str) -> NDArray[np.int32]:
@@ -352,6 +353,6 @@ def node_numbers(nodes: Any, name: str) -> NDArray[np.int32]:
     return np.asarray(array, np.int32)
 
 
-@cache
+@lru_cache(4096)
 def _key(seed: int, layer: str, kind: str) -> np.uint64:
     return rng.key(seed, layer, f"transport.{kind}")

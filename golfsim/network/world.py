@@ -62,7 +62,20 @@ class World(Stateful):
     """
 
     _not_state = frozenset(
-        {"nodes", "threads", "seed", "label", "order", "came", "first", "fresh", "churn", "tampering", "pipeline"}
+        {
+            "nodes",
+            "threads",
+            "seed",
+            "label",
+            "order",
+            "came",
+            "first",
+            "fresh",
+            "churn",
+            "tampering",
+            "pipeline",
+            "turn",
+        }
     )
 
     def __init__(
@@ -81,6 +94,7 @@ class World(Stateful):
         self.seed = seed
         self.threads = threads
         self.cycle = 0
+        self.turn = 0  # the number of the turn within this cycle, of a layer that takes several
         self.label = rng.permutation(rng.key(seed, "world", "label"), 0, nodes)
         self.online = np.zeros(nodes, np.bool_)
         self.seen = np.zeros(nodes, np.bool_)
@@ -112,7 +126,10 @@ class World(Stateful):
     def _update_online(self) -> None:
         self._step_churn()
         before, now = self.online, churn.all_up(self.churn, self.nodes)
-        self.came = np.flatnonzero(now & ~before).astype(np.int32)
+        came = now & ~before
+        for model in self.churn:
+            came[model.renewed] = now[model.renewed]
+        self.came = np.flatnonzero(came).astype(np.int32)
         new = ~self.seen[self.came]
         self.first = self.came[new]
         self.fresh = self.came[new | self.restarts[self.came]]
@@ -130,6 +147,7 @@ class World(Stateful):
             model.step(self.cycle)
             if model.afresh:
                 self.restarts |= model.up & ~before
+                self.restarts[model.renewed] = True
 
     def arrange(self) -> None:
         """Put the online nodes in the order in which they act."""

@@ -86,6 +86,13 @@ class GammaNorm(Laplace):
     """Noise of uniform direction and Gamma(d, scale) length, for an L2 sensitivity (Chaudhuri & Monteleoni 2008)."""
 
 
+def exp(x: float) -> float:
+    """Return e^x with the same bits on every machine: probabilities of mechanisms decide what is published."""
+    from golfsim.core.maths import exp_of
+
+    return float(exp_of([x])[0])
+
+
 def errors_of_bits(p: float, q: float, values: int) -> float:
     """Return the variance of the bits of a report, summed over all values: p for the true one, q for each other."""
     return (values - 1) * q * (1 - q) + p * (1 - p)
@@ -93,7 +100,7 @@ def errors_of_bits(p: float, q: float, values: int) -> float:
 
 def total_variance(p: float, q: float, values: int) -> float:
     """Return the variance of (1[reported] − q)/(p − q), the estimate of a one-hot vector, summed over all values."""
-    return errors_of_bits(p, q, values) / (p - q) ** 2 if p > q else math.inf
+    return errors_of_bits(p, q, values) / ((p - q) * (p - q)) if p > q else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +116,7 @@ class RandomResponse:
     @property
     def p(self) -> float:
         """The probability of the true value: e^ε / (e^ε + m − 1)."""
-        return 1.0 if math.isinf(self.epsilon) else 1 / (1 + (self.values - 1) * math.exp(-self.epsilon))
+        return 1.0 if math.isinf(self.epsilon) else 1 / (1 + (self.values - 1) * exp(-self.epsilon))
 
     @property
     def q(self) -> float:
@@ -137,18 +144,18 @@ class PQ:
     @classmethod
     def rappor(cls, epsilon: float) -> PQ:
         """Return one-time RAPPOR (Erlingsson et al. 2014): q = 1 − p, ε = 2 ln(p/(1−p))."""
-        p = 1 / (1 + math.exp(-epsilon / 2))
+        p = 1 / (1 + exp(-epsilon / 2))
         return cls(p=p, q=1 - p)
 
     @classmethod
     def best(cls, epsilon: float, values: int) -> PQ:
         """Return the p and q of least expected error for strings of `values` bits (Cyphers 2017, equation 7.3)."""
         # The formula uses e^−ε and computes 1 − p separately: for large ε nothing overflows or is lost by rounding.
-        f, others = math.exp(-epsilon), values - 1
+        f, others = exp(-epsilon), values - 1
         if f == 0:
             return cls(p=1.0, q=0.0)
-        root = math.sqrt(others * (f + f**3) + (others**2 + 1) * f**2)
-        lie = (root - others * f - f**2) / (1 - f**2)
+        root = math.sqrt(others * (f + f * f * f) + (others * others + 1) * (f * f))
+        lie = (root - others * f - f * f) / (1 - f * f)
         return cls(p=1 - lie, q=(1 - lie) * f / ((1 - lie) * f + lie))
 
     def rms_error(self, values: int, records: int) -> float:
@@ -172,7 +179,7 @@ class Subset:
     @property
     def p(self) -> float:
         """The probability that the subset contains the true value: k e^ε / (k e^ε + m − k)."""
-        return 1 / (1 + (self.values - self.size) / self.size * math.exp(-self.epsilon))
+        return 1 / (1 + (self.values - self.size) / self.size * exp(-self.epsilon))
 
     @property
     def q(self) -> float:
@@ -187,7 +194,7 @@ class Subset:
     @classmethod
     def best(cls, epsilon: float, values: int) -> Subset:
         """Return the size of least variance: one of the integers next to m/(e^ε + 1), and at least 1."""
-        wanted = values * math.exp(-epsilon) / (1 + math.exp(-epsilon))
+        wanted = values * exp(-epsilon) / (1 + exp(-epsilon))
         sizes = {max(1, math.floor(wanted)), max(1, math.ceil(wanted))}
         found = [cls(epsilon=epsilon, values=values, size=size) for size in sorted(sizes)]
         return min(found, key=lambda one: total_variance(one.p, one.q, values))

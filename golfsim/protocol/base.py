@@ -11,6 +11,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, Validati
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from golfsim.core import chacha, rng
+from golfsim.core.errors import UserError
 from golfsim.core.metrics import Metric
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
@@ -66,6 +67,14 @@ class LayerConfig(Settings):
     first: int = Field(1, ge=1, description="the first cycle in which the layer acts")
     until: int | None = Field(None, ge=1, description="the last cycle in which the layer acts; default: the end")
     every: int = Field(1, ge=1, description="the number of cycles from one turn to the next")
+    times: int = Field(
+        1, ge=1, le=1000, description="the number of turns in each of these cycles, each with its own random numbers"
+    )
+    on_return_state: Literal["churn", "keep", "afresh"] = Field(
+        "churn",
+        description="what this layer does with the state of a node that returns: what the churn model says, keep it, "
+        "or replace it by new state",
+    )
 
 
 class Audited(NamedTuple):
@@ -98,6 +107,7 @@ class Protocol(Stateful, Generic[C]):
 
     Config: ClassVar[type[LayerConfig]] = LayerConfig
     accepts: ClassVar[frozenset[str]] = frozenset()  # the faults that its messages may have: loss, delay, partition
+    repeats: ClassVar[bool] = False  # it may take several turns per cycle: all its draws belong to a turn
     overlaps: ClassVar[bool] = False  # its turn uses only its own arrays, which other layers read only in their turns
     secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect records
     metrics: ClassVar[tuple[Metric, ...]] = ()  # what `observe` returns, and `{name}_error` for each name in `others`
@@ -109,6 +119,8 @@ class Protocol(Stateful, Generic[C]):
         self._seed = seed
         self._secret: int | bytes = seed  # bytes: a secret that nobody can guess
         self._unrepeatable: set[str] = set()  # the purposes whose keys were made from such a secret
+        self._purpose_of: dict[Any, str] = {}  # the purposes of the keys that it has asked for
+        self._turn = 0  # the number of the turn within this cycle
         self._folder = folder  # where relative paths of the scenario begin
 
     @classmethod
@@ -122,12 +134,24 @@ class Protocol(Stateful, Generic[C]):
         In an export the key of a `secret` purpose is a `golfsim.core.chacha.SecretKey`, which all kernels and functions
         that draw accept as well.
         """
+        found = self._key_of(purpose, self._turn)
+        if not self._turn:
+            self._purpose_of[found] = purpose
+        return found
+
+    def _key_of(self, purpose: str, turn: int) -> np.uint64:
+        whole = f"{purpose}\x1fturn {turn}" if turn else purpose
         if purpose not in self.secret:
-            return rng.key(self._seed, self.name, purpose)
+            return rng.key(self._seed, self.name, whole)
         if isinstance(self._secret, int):
-            return rng.key(self._secret, self.name, purpose)
+            return rng.key(self._secret, self.name, whole)
         self._unrepeatable.add(purpose)
-        return cast(np.uint64, chacha.secret_key(self._secret, self.name, purpose))
+        return cast(np.uint64, chacha.secret_key(self._secret, self.name, whole))
+
+    def keys_of_turn(self, turn: int) -> dict[Any, Any]:
+        """Begin turn 0, 1, … of this cycle, and return its keys by those of turn 0; see `golfsim.protocol.turns`."""
+        self._turn = turn
+        return {key: self._key_of(purpose, turn) for key, purpose in self._purpose_of.items()}
 
     def redraw_secrets(self, secret: int | bytes) -> None:
         """Draw everything secret again from the next `setup` on; all other draws stay the same.
@@ -166,6 +190,11 @@ class Protocol(Stateful, Generic[C]):
 
     def step(self, world: World) -> None:
         """Deliver what is due, then let the nodes of `world.order` act one after the other."""
+
+    def to_start(self, world: World) -> NDArray[np.int32]:
+        """Return the nodes that get new state in this cycle."""
+        chosen = {"churn": world.fresh, "keep": world.first, "afresh": world.came}
+        return chosen[self.config.on_return_state]
 
     def senders(self, world: World) -> NDArray[np.int32]:
         """Return the nodes that send by themselves in this turn, in acting order; by default all online nodes."""
@@ -220,7 +249,14 @@ class Protocol(Stateful, Generic[C]):
 
         `second` asks for second moments as well, where the layer has them.
         """
-        raise NotImplementedError
+        raise self.lacks("values", "states by value_width() that each node has numbers, but does not return them")
+
+    def lacks(self, method: str, why: str) -> UserError:
+        """Return the error for a class of the user's own without a method that another layer needs."""
+        from golfsim.protocol.checking import where
+
+        what = f"{where(type(self))}: {type(self).__name__} {why}"
+        return UserError(what, key=self.name, hint=f"define the method {method}() in this class", docs="protocols")
 
     def released(self) -> NDArray[np.float64]:
         """Return all numbers computed from private data that others have seen so far; called after each cycle."""

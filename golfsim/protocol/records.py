@@ -75,7 +75,7 @@ class Records(Protocol[C]):
 
     def precision(self) -> Precision:
         """Return what is known about the noise of the moments that `values` returns, if it returns any."""
-        raise NotImplementedError
+        raise self.lacks("precision", "returns numbers by value_width() and values(), but not what noise they have")
 
     @property
     def copies(self) -> int:

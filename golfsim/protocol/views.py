@@ -110,7 +110,7 @@ def choose_from_views(views, nodes, online, cycle, key, k, oracle, peer):
 
 
 @kernel
-def random_views(views, nodes, pool, time, key, cycle):
+def random_views(views, nodes, pool, time, key, cycle, most):
     """Fill the views of some nodes with different random members of the pool, without the node itself (by rejection).
 
     Parameters
@@ -123,12 +123,14 @@ def random_views(views, nodes, pool, time, key, cycle):
         The time in the new descriptors.
     key, cycle
         Of the draws.
+    most : int
+        The largest number of descriptors per view.
     """
     for e in range(nodes.size):
         i = nodes[e]
         views[i] = NONE
         n = k = 0
-        wanted = min(views.shape[1], pool.size - 1)
+        wanted = min(most, pool.size - 1)
         while n < wanted:
             peer = pool[below(draw(key, cycle, i, k), pool.size)]
             k += 1
@@ -168,12 +170,21 @@ class ViewConfig(LayerConfig):
         "with “none” the message is lost",
     )
 
+    contacts: int = Field(
+        1,
+        ge=1,
+        description="the number of random online nodes in the view of a node that joins, or that returns with new "
+        "state; at most the length of the view",
+    )
+
 
 C = TypeVar("C", bound=ViewConfig)
 
 
 class ViewOverlay(Overlay[C]):
     """An overlay whose nodes keep views. A subclass says how nodes exchange descriptors."""
+
+    repeats = True
 
     def setup(self, world: World) -> None:
         """Allocate empty views."""
@@ -192,22 +203,35 @@ class ViewOverlay(Overlay[C]):
         return world.nodes * self.config.view
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
-        """Give the first nodes random views, and each later node one online contact."""
+        """Give the first nodes random views, and each later node online contacts."""
         newcomer = np.zeros(world.nodes, np.bool_)
         newcomer[nodes] = True
         settled, time = world.online & ~newcomer, self._time_of_contacts(world)
         if not settled.any():
             pool = np.flatnonzero(world.online).astype(np.int32)
-            random_views(self.views, nodes, pool, time, self._start_key, world.cycle)
+            random_views(self.views, nodes, pool, time, self._start_key, world.cycle, self.config.view)
+            return
+        if self.config.contacts > 1:
+            self._fill(world, nodes, time)
             return
         contacts = random_contacts(world, nodes, settled, self._start_key)
         self.views[nodes] = NONE
         self.views[nodes, 0] = np.where(contacts < 0, NONE, (np.int64(time) << TIME) | contacts)
 
+    def _fill(self, world: World, nodes: NDArray[np.int32], time: int) -> None:
+        """Give nodes that join several random online contacts, on their side of a cut."""
+        side = world.transport.side()
+        for value in np.unique(side[nodes]) if side.size else [0]:
+            mine = side == value if side.size else np.ones(world.nodes, np.bool_)
+            pool = np.flatnonzero(world.online & mine).astype(np.int32)
+            most = min(self.config.contacts, self.config.view)
+            random_views(self.views, nodes[mine[nodes]], pool, time, self._start_key, world.cycle, most)
+
     def step(self, world: World) -> None:
         """Introduce nodes that returned and know no online node, and nodes after a cut; then let all exchange."""
         self._introduce(world, self._contacts_of_lonely(world))
-        self._introduce(world, world.transport.introductions())
+        if world.turn == 0:
+            self._introduce(world, world.transport.introductions())
         self._exchange(world)
 
     def choose(

@@ -398,3 +398,7 @@ def _check_schedules(layers: Layers) -> Iterable[Problem]:
         first, until = layer.config.first, layer.config.until
         if until is not None and until < first:
             yield Problem(("protocol", place, "until"), f"expected at least {first}, the value of “first”; got {until}")
+        if layer.config.times > 1 and not layer.repeats:
+            what = f"“{layer.config.use}” takes one turn per cycle; got {layer.config.times}"
+            hint = "a protocol of yours states that its draws belong to a turn: repeats = True in its class"
+            yield Problem(("protocol", place, "times"), what, hint)

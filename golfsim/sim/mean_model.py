@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from golfsim.core.metrics import Metric
 from golfsim.learning import optimum
 from golfsim.learning.linear import Descent
-from golfsim.protocol.learner import classify
 from golfsim.protocol.records import fingerprint
 from golfsim.sim.metrics import Metrics, summary
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from golfsim.sim.observers import TestSet
 
 SHARE = "share of test records"
+NO_NODE = np.array([-1], np.int32)
 MEAN_METRICS = (
     Metric("mean_model.error", "The error of the mean of all models of the layer.", SHARE, "down"),
     Metric("mean_model.accuracy", "The accuracy of the mean of all models of the layer.", SHARE, "up"),
@@ -120,7 +120,8 @@ def _ordered(values: NDArray[np.float64]) -> float:
 
 
 def _judged(name: str, layer: Descent[Any], model: Model, test: TestSet) -> Metrics:
-    predicted = classify(layer.scores_by(model.astype(np.float32)[None], test.x))[:, 0]
+    scores = layer.scores_by(model.astype(np.float32)[None], test.x)
+    predicted = layer.classes(scores, NO_NODE, test.x)[:, 0]
     error = float((predicted != test.y).mean())
     return {f"{name}.error": error, f"{name}.accuracy": 1 - error}
 

@@ -17,7 +17,7 @@ from golfsim.core.threads import in_threads
 from golfsim.privacy import accounting
 from golfsim.privacy.ledger import Ledger
 from golfsim.protocol.checking import check_observed
-from golfsim.protocol.learner import Learner, classify
+from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, RawRecords
 from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
@@ -159,7 +159,7 @@ class Observer:
         error = np.full(nodes.size, np.nan)
         if able.any():
             scores, _ = predict(layer, nodes[able], self._test.x, world.threads)
-            error[able] = (classify(scores) != self._test.y[:, None]).mean(axis=0)
+            error[able] = (layer.classes(scores, nodes[able], self._test.x) != self._test.y[:, None]).mean(axis=0)
         return error
 
     def _draw(self, table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
@@ -216,7 +216,7 @@ class Observer:
 
     def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
         scores, others = predict(layer, nodes, test.x, world.threads)
-        predicted = classify(scores)
+        predicted = layer.classes(scores, nodes, test.x)
         error = (predicted != test.y[:, None]).mean(axis=0)
         metrics = summary("error", error) | summary("accuracy", 1 - error) | summary("age", layer.ages(nodes))
         for name, classes in others.items():
@@ -243,7 +243,7 @@ class Observer:
         if one.size:  # otherwise it has no model, or is offline
             scores, _ = predict(layer, one, test.x, world.threads)
             if "confusion" in self._config.metrics:
-                found |= confusion(classify(scores)[:, 0], test.y, test.classes)
+                found |= confusion(layer.classes(scores, one, test.x)[:, 0], test.y, test.classes)
             if "roc" in self._config.metrics:
                 found |= roc(scores[:, 0], test.y)
         return found

@@ -8,6 +8,7 @@ from typing import Any
 from golfsim.core.threads import Beside
 from golfsim.network.world import AtOnce, World
 from golfsim.protocol.base import Protocol
+from golfsim.protocol.turns import further_turn
 
 
 class Pipeline(AtOnce):
@@ -33,7 +34,12 @@ class Pipeline(AtOnce):
         self._work.end()
 
     def turn(self, layer: Protocol[Any], world: World) -> None:
-        """Let a layer act, after all work is done unless its turn may overlap with it."""
+        """Let a layer act, after all work is done unless its turn may overlap with it; `times` times if it says so."""
         if not layer.overlaps:
             self.settle()
         layer.step(world)
+        for number in range(1, layer.config.times):
+            self.settle()  # the work of a turn uses its keys
+            with further_turn(layer, world, number):
+                layer.step(world)
+                self.settle()

@@ -113,10 +113,11 @@ class Simulation:
         if self.raw and self.raw.changes(world):
             self.pipeline.settle()
             self.raw.step(world)
-        if world.fresh.size:
+        starting = [(layer, nodes) for layer in self.layers.values() if (nodes := layer.to_start(world)).size]
+        if starting:
             self.pipeline.settle()
-            for layer in self.layers.values():
-                layer.start(world, world.fresh)
+            for layer, nodes in starting:
+                layer.start(world, nodes)
 
     def _checked_and_observed(self, last: bool) -> bool:
         """Check and measure if this cycle is due, and return whether the run ends with this cycle."""

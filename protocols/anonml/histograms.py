@@ -21,7 +21,7 @@ from golfsim.core.errors import UserError, nearest
 from golfsim.core.kernels import kernel, leaf
 from golfsim.core.threads import SMALLEST_SHARE, in_threads
 from golfsim.core.words import counted
-from golfsim.privacy.mechanisms import PQ, RandomResponse
+from golfsim.privacy.mechanisms import PQ, RandomResponse, exp
 from golfsim.privacy.strings import LANES, answer, perturbed_word
 
 
@@ -212,7 +212,7 @@ def perturbation(name: str, *, epsilon: float, values: int, as_published: bool =
 
 def _of_kind(kind: Kind, epsilon: float, values: int, as_published: bool) -> Perturbation:
     if kind == "random-response":
-        lies = values * math.exp(-epsilon)
+        lies = values * exp(-epsilon)
         p = 1 / (1 + lies) if as_published else RandomResponse(epsilon=epsilon, values=values).p
         return Perturbation(kind, values, p, (1 - p) / (values - 1))
     bits = PQ.rappor(epsilon) if kind == "rappor" else PQ.best(epsilon, values)

@@ -154,7 +154,7 @@ class GroupAggregationConfig(LayerConfig):
         return self.aggregation_epsilon or self.epsilon
 
     @property
-    def times(self) -> int:
+    def most_aggregations(self) -> int:
         """The number of aggregations in which a node can take part."""
         return 1 if math.isinf(self.epsilon) else int(self.epsilon / self.cost * (1 + 1e-9))
 
@@ -212,8 +212,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         """Compute the shape of a model, the largest number of published models, and the room for them at a node."""
         config, records = self.config, self.config.local.config.records
         self._shape = (records.models, records.features)
-        self._most = nodes * config.times // config.needed
-        most_held = min(config.times, self._most) if config.publish == "party" else self._most
+        self._most = nodes * config.most_aggregations // config.needed
+        most_held = min(config.most_aggregations, self._most) if config.publish == "party" else self._most
         self._room = min(config.cap or most_held, most_held)
 
     def _refuse_what_cannot_be(self, nodes: int) -> None:
@@ -279,7 +279,11 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.heard = np.zeros((nodes, self._bytes_heard), np.uint8)  # one bit per model that a node has received
         self.worst = 0.0  # the largest true ε of an aggregation as published
         self.counts = np.zeros(4, np.int64)  # groups formed; groups published; rounds; models that did not arrive
-        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=config.times), config.times * config.cost, nodes)
+        self.ledger = Ledger(
+            UniformSchedule(kind="uniform", visits=config.most_aggregations),
+            config.most_aggregations * config.cost,
+            nodes,
+        )
 
     def start(self, world: World, nodes: Nodes) -> None:
         """Reset these nodes: they lose their keys and the models they received. The spent budget stays."""
@@ -329,7 +333,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
 
     def able(self, world: World) -> NDArray[np.bool_]:
         """Return the nodes that can join a group: online, in no group, with enough records and budget."""
-        left = self.ledger.visits < self.config.times
+        left = self.ledger.visits < self.config.most_aggregations
         return np.asarray(left & self._fit() & world.online & (self.group_of == NOBODY))
 
     def _fit(self) -> NDArray[np.bool_]:
@@ -341,7 +345,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         """Return the nodes that have budget left, and have or will have enough records."""
         local = self.config.local.config
         enough = local.records.capacity() >= max(self.config.min_records, local.min_records)
-        return np.asarray(enough & (self.ledger.visits < self.config.times))
+        return np.asarray(enough & (self.ledger.visits < self.config.most_aggregations))
 
     def _form(self, world: World) -> None:
         """Form groups, and keep those in which enough members have received all messages they need."""
@@ -654,7 +658,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         """
         config = self.config
         members = config.honest or config.group
-        cycles = 2 * min(config.times + 1, 4) + 1
+        cycles = 2 * min(config.most_aggregations + 1, 4) + 1
         changes: dict[str, Any] = {"group": members, "quorum": min(config.needed, members), "min_records": 1}
         if config.trust == "none":
             changes["sum"] = "plain"  # masks hide models from the curator, but not from members that collude with it
@@ -665,7 +669,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         config, local = self.config, self.config.local.config
         if not self._noisy:
             return Guarantee(None, config.unit) if self.touches_private_data else config.local.guarantee()
-        asked = config.times * config.cost
+        asked = config.most_aggregations * config.cost
         for holds, why in (
             (local.penalty == "lasso", "Lasso’s minimum has no bounded sensitivity"),
             (local.solver != "exact", "a descent that stops early has no bounded sensitivity"),
@@ -673,7 +677,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         ):
             if holds:
                 return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was requested)")
-        epsilon = asked if config.trust != "as-published" else self.worst * config.times
+        epsilon = asked if config.trust != "as-published" else self.worst * config.most_aggregations
         found = local.records.guarantee_of(epsilon, config.unit)
         return Guarantee(
             found.epsilon, found.unit, "; ".join(note for note in (found.note, self._trusted(asked)) if note)

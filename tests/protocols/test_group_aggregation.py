@@ -125,7 +125,7 @@ def assert_consistent(world, layer):
             assert layer.group_of[curator] == curator
             assert layer.begun[curator] == layer.begun[i]
             assert layer.phase[i] == FREE or curator == i
-    assert (layer.ledger.visits <= layer.config.times).all()
+    assert (layer.ledger.visits <= layer.config.most_aggregations).all()
     assert np.isfinite(layer.published).all()
 
 

@@ -189,7 +189,7 @@ def test_random_views_have_different_members_of_the_pool_and_as_many_as_there_ar
     rng = np.random.default_rng(seed)
     pool = np.flatnonzero(rng.random(nodes) < 0.7).astype(np.int32)
     views = np.full((nodes, size), 7, np.int64)
-    random_views(views, pool, pool, 2, np.uint64(seed), 3)
+    random_views(views, pool, pool, 2, np.uint64(seed), 3, views.shape[1])
     for i in range(nodes):
         if i not in pool:
             assert (views[i] == 7).all()
@@ -205,7 +205,7 @@ def test_random_views_are_uniform():
     pool, nodes = np.array([0, 1, 3, 4, 5], np.int32), np.array([3], np.int32)
     drawn, views = [], np.full((6, 2), NONE, np.int64)
     for cycle in range(1, 3601):
-        random_views(views, nodes, pool, 0, KEY, cycle)
+        random_views(views, nodes, pool, 0, KEY, cycle, views.shape[1])
         drawn.append(tuple(peer for peer, _ in pairs(views[3])))
     counts = [drawn.count(view) for view in set(drawn)]
     assert len(counts) == 4 * 3

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from golfsim.core.errors import UserError
 from golfsim.data import files
-from golfsim.network import churn
+from golfsim.network import traces
 from golfsim.runs import batch
 from golfsim.scenario.catalogue import schema
 from golfsim.scenario.messages import ScenarioError
@@ -402,8 +402,8 @@ def test_a_thousand_million_cycles_need_no_list_of_them():
 def test_a_trace_of_very_many_or_very_long_names_is_read_or_refused_soon(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("node,from,until\n" + "".join(f"n{i},1,2\n" for i in range(200_000)))
-    node, _, _ = churn.read_trace(file)
+    node = traces.read_sessions(file).node
     assert len(node) == 200_000
     file.write_text("node,from,until\n" + '"' + "x" * 200_000)
     with pytest.raises(UserError, match=r"t\.csv: not a CSV file"):
-        churn.read_trace(file)
+        traces.read_sessions(file)

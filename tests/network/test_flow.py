@@ -26,7 +26,15 @@ def config(flow):
 
 
 def accounts_of(flow):
-    return Accounts(KINDS[flow["kind"]], flow.get("capacity", 0), flow.get("spend", 1), 1, np.zeros(0, np.int32))
+    return Accounts(
+        KINDS[flow["kind"]],
+        flow.get("capacity", 0),
+        flow.get("spend", 1),
+        1,
+        np.zeros(0, np.int32),
+        1,
+        np.zeros(0, int),
+    )
 
 
 @EACH
@@ -97,6 +105,27 @@ def test_messages_of_a_cycle_have_different_numbers_and_a_new_cycle_begins_at_ze
     assert made.numbers(1, nodes(2, 0, 2)).tolist() == [0, 0, 1]
     assert made.numbers(1, nodes(2, 3)).tolist() == [2, 0]
     assert made.numbers(2, nodes(2)).tolist() == [0]
+
+
+@pytest.mark.parametrize("period", [3, 10])
+def test_nodes_have_a_turn_once_per_period_at_different_times(period):
+    made = Flow(config({"kind": "proactive", "period": period}), LAYER, 300)
+    everyone = np.arange(300, dtype=np.int32)
+    turns = np.array([made.sends(cycle, everyone) for cycle in range(1, 4 * period + 1)])
+    for i in range(300):
+        phase = naive.below(naive.draw(LAYER.key("phase"), 0, i, 0), period)
+        assert (np.flatnonzero(turns[:, i]) + 1).tolist() == [
+            c for c in range(1, 4 * period + 1) if (c + phase) % period == 0
+        ]
+    assert (turns.sum(axis=1) > 0).all()
+
+
+def test_only_a_turn_earns_a_token():
+    made = Flow(config({"kind": "simple", "capacity": 9, "period": 4}), LAYER, 50)
+    everyone = np.arange(50, dtype=np.int32)
+    for cycle in range(1, 17):
+        made.sends(cycle, everyone)
+    assert (made.tokens == 4).all()
 
 
 def test_a_proactive_node_is_as_without_accounts():

@@ -56,7 +56,7 @@ def selections(item):
 
 
 def test_all_six_sources_are_there():
-    assert [file.stem for file in FILES] == ["a15", "c17", "h17", "j05", "o13", "v20"]
+    assert [file.stem for file in FILES] == ["a15", "c17", "d18", "h17", "j05", "o13", "v20"]
 
 
 @EACH

@@ -859,9 +859,10 @@ class Golf(Descent[GolfConfig]):
         number = np.zeros(nodes.size, np.int64)
         if self.config.flow is not None:
             number = self.flow.numbers(world.cycle, nodes)
-        peer = self.config.peers.choose(world, nodes, self._peer_key, number)
+        k = number if number.any() else 0  # one number for all needs no search for repetitions
+        peer = self.config.peers.choose(world, nodes, self._peer_key, k)
         sizes = self._message_bytes if self._parts == 1 else self._part_bytes[part]
-        arrives, lag = world.transport.send(self, "model", nodes, peer, sizes, number)
+        arrives, lag = world.transport.send(self, "model", nodes, peer, sizes, k)
         link = np.full(nodes.size, -1, np.int64)
         if self._packing.codec == PIVOT:
             find_links(self._start_of, self._neighbour, nodes, peer, link)

@@ -124,8 +124,11 @@ def bits_of(x):
 @inlined
 def keep_part(w, row, parts, part):
     """Remove the numbers of a row that do not belong to a part."""
+    kept = part
     for f in range(w.shape[1]):
-        if f % parts != part:
+        if f == kept:
+            kept += parts
+        else:
             w[row, f] = np.nan
 
 

@@ -7,7 +7,7 @@ the answers carry a useful message on without waiting for the next turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,13 @@ from golfsim.core.rng import draw, integers, unit
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
 
-if TYPE_CHECKING:
-    from golfsim.protocol.base import Protocol
+
+class Keyed(Protocol):
+    """A layer, of which only the keys of draws are needed."""
+
+    def key(self, purpose: str) -> np.uint64:
+        """Return the key for the draws of one purpose."""
+
 
 PROACTIVE, REACTIVE, SIMPLE, GENERALISED, RANDOMISED = range(5)
 METRICS = (
@@ -221,7 +226,7 @@ class Flow(Stateful):
     def __init__(
         self,
         config: ProactiveConfig | ReactiveConfig | SimpleConfig | GeneralisedConfig | RandomisedConfig,
-        layer: Protocol[Any],
+        layer: Keyed,
         nodes: int,
         parts: int = 1,
     ) -> None:
@@ -229,7 +234,7 @@ class Flow(Stateful):
         self._kind = KINDS[config.kind]
         self._capacity, self._spend = int(getattr(config, "capacity", 0)), int(getattr(config, "spend", 1))
         self._parts, self._period = parts, config.period
-        self._phase = integers(layer.key("phase"), np.arange(nodes), config.period)
+        self._phase = integers(layer.key("phase"), np.arange(nodes, dtype=np.int32), config.period)
         self._turn_key, self._answer_key = layer.key("turn"), layer.key("answer")
         self._cycle = -1  # of the numbers of messages
         self._sent, self._received = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SHOWN = 1e-4  # of a logarithmic axis of what was sent, at least: nodes that save tokens send almost nothing at first
 MOST_BANDS = 3  # curves with bands of their nodes, which are wide
 MOST_INTERVALS = 6  # curves with bands of their runs
 MOST_BARS = 8  # curves with intervals at some cycles
@@ -73,7 +74,8 @@ def convergence(
     out where it would hide other curves. Crashes, joins and partitions are marked. The axis of cycles is logarithmic
     unless `log` is False, or an event is so late that it would not be visible.
 
-    With `over` “messages” or “bytes” the x axis is what all nodes of the layer have sent by then, as mean over runs.
+    With `over` “messages” or “bytes” the x axis is what all nodes of the layer have sent by then, as mean over runs. If
+    it is logarithmic, it begins at a ten-thousandth of its end at the earliest.
     """
     if over not in OVER:
         raise UserError(f"there is no axis “{over}”", hint=listed(over, OVER))
@@ -92,6 +94,9 @@ def convergence(
         draw_curves(ax, rows, found, names, shown)
         own = ax.lines[before : before + len(names)]
         cycles(ax, logarithmic(log, events, found["cycle"]))
+        if over != "cycle" and ax.get_xscale() == "log":
+            ax.set_xlim(left=max(ax.get_xlim()[0], found["cycle"].max() * SHOWN))
+            cycles(ax)  # new ticks
         ax.set_xlabel(OVER[over])
         ax.set_ylabel(numbers.label_of(metric))
         _ground(ax)

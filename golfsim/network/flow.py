@@ -282,7 +282,7 @@ class Flow(Stateful):
         return number
 
     def numbers(self, cycle: int, nodes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Number the messages that these nodes send now, among all that each of them sends in this cycle."""
+        """Number the messages that these nodes send now, among those that each of them sends in this cycle."""
         self._begin(cycle)
         number = np.empty(nodes.size, np.int64)
         count_up(nodes, self._sent, number)

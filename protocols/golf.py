@@ -760,7 +760,7 @@ class Golf(Descent[GolfConfig]):
         self.cached = np.zeros(world.nodes if config.cache else 0, np.int32)
         if world.transport.longest:
             beside = {"part_age": self._part_age, "part": self._no_part} if self._parts > 1 else {}
-            self.mail = Mailbox(self, world, each=self._each, w=self.w, age=self.age, **beside)
+            self.mail = Mailbox(self, world, each=self._each(world), w=self.w, age=self.age, **beside)
         if config.receive == "next-turn":
             self.waiting = np.zeros_like(self.w)
             self.waiting_age, self.waiting_from = np.zeros_like(self.age), np.zeros_like(self.age)
@@ -804,7 +804,6 @@ class Golf(Descent[GolfConfig]):
                 what = "without delay a message and all answers to it arrive in the same turn, which never ends"
                 raise UserError(what, key=f"{self.name}.flow.kind", hint="set delay in [transport], or another kind")
             self.flow = Flow(config.flow, self, world.nodes, self._parts)
-        self._each = self._most_sent()
         if config.own_clock:
             self.clock = Clock(
                 world.nodes, period=config.period, random_phase=config.phase == "random", jitter=config.jitter,
@@ -812,6 +811,7 @@ class Golf(Descent[GolfConfig]):
             )  # fmt: skip
         if config.message is not None:
             self._message_bytes = message.size(rows, numbers)
+        self._part_bytes = np.array([message.size(rows, numbers, part) for part in range(self._parts)])
         memory = nothing_remembered(numbers)
         if message.select == TOP:
             self.reference = np.zeros((world.nodes, rows, numbers), np.float32)
@@ -836,6 +836,7 @@ class Golf(Descent[GolfConfig]):
         links = peers.links(world)
         assert links is not None
         self._start_of, self._neighbour = links.indptr.astype(np.int64), links.indices.astype(np.int32)
+        self._source = np.repeat(np.arange(world.nodes, dtype=np.int32), np.diff(self._start_of))
         return int(self._neighbour.size)
 
     def memory(self, world: World) -> int:
@@ -845,14 +846,13 @@ class Golf(Descent[GolfConfig]):
         units = int(config.records.capacity().sum()) if config.unit == "record" else nodes
         budget = 4 * units if config.epsilon is not None else 0
         return (
-            stored * one + Mailbox.memory(world, one, self._most_sent()) + nodes * TURN + budget + self._beside(world)
+            stored * one + Mailbox.memory(world, one, self._each(world)) + nodes * TURN + budget + self._beside(world)
         )
 
-    def _most_sent(self) -> int:
-        config = self.config
-        parts = (config.message.parts if config.message is not None else None) or 1
-        each = config.most_turns if config.flow is None else Flow(config.flow, self, 0, parts).most()
-        return each * config.times
+    def _each(self, world: World) -> int:
+        """Return how many messages per node and cycle of the longest delay the mailbox has room for."""
+        message, turns = self.config.message or MessageConfig(), self.config.most_turns * self.config.times
+        return turns * Flow.each(self.config.flow, world.transport.longest, message.parts or 1)
 
     def _beside(self, world: World) -> int:
         """Return the bytes of accounts, ages of parts, and what codecs remember."""
@@ -880,6 +880,8 @@ class Golf(Descent[GolfConfig]):
             self.waits[nodes] = False
         if self.config.initial_update:
             self._update_first(nodes)
+        if self._packing.codec == PIVOT:
+            self._forget(world, nodes)
         if self.cached.size:
             self.cached[nodes] = 1
             if self.config.initial_update:
@@ -895,6 +897,13 @@ class Golf(Descent[GolfConfig]):
     def senders(self, world: World) -> NDArray[np.int32]:
         """Return the nodes whose turn it is, by their own clocks if they have them; then a node may occur twice."""
         return self.clock.senders(world) if self.config.own_clock else world.order
+
+    def _forget(self, world: World, nodes: NDArray[np.int32]) -> None:
+        """Let both ends of the links of these nodes forget the messages that they have exchanged."""
+        new = np.zeros(world.nodes, np.bool_)
+        new[nodes] = True
+        links = new[self._source] | new[self._neighbour]
+        self.estimate[links], self.link_step[links], self.moved[links] = 0, 1, False
 
     def step(self, world: World) -> None:
         """Receive the messages that are due, then let every node send its model."""
@@ -966,53 +975,57 @@ class Golf(Descent[GolfConfig]):
     def _exchange(self, world: World, forgery: Forgery) -> None:
         """Receive and send where nodes have token accounts, or where messages are packed.
 
-        With delays, nodes first answer the messages that are due. Without, the answers to the messages of a turn are
-        sent after all of these have arrived, then the answers to the answers, until no node answers.
+        With delays, nodes first receive the messages that are due, and answer them. Without, the answers to the
+        messages of a turn are sent after all of these have arrived, then the answers to the answers, until no node
+        answers.
         """
-        sent, asked = np.zeros(world.nodes, np.int64), np.zeros(world.nodes, np.int64)
+        if world.transport.longest:
+            answers = self._received(world, self._due(world), as_sent(forgery), live=False)
+            turns = self._turns(world)
+            self._send(world, np.concatenate([answers[0], turns[0]]), np.concatenate([answers[1], turns[1]]), forgery)
+            return
+        nodes, part = self._turns(world)
+        while nodes.size:
+            nodes, part = self._received(world, self._send(world, nodes, part, forgery), forgery, live=True)
+
+    def _turns(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the nodes that send in their turn, and the part that each of them sends."""
         nodes = self.senders(world)
         part = self._drawn_parts(world, nodes)
-        if self.config.flow is not None:
-            sends = self.flow.senders(world.cycle, nodes, part)
-            nodes, part = nodes[sends], part[sends]
-        if world.transport.longest:
-            due = self._due(world)
-            more, more_parts = self._received(world, due, as_sent(forgery), asked, live=False)
-            nodes, part = np.concatenate([more, nodes]), np.concatenate([more_parts, part])
-            self._send(world, nodes, part, forgery, sent)
-            return
-        while nodes.size:
-            messages = self._send(world, nodes, part, forgery, sent)
-            nodes, part = self._received(world, messages, forgery, asked, live=True)
+        if self.config.flow is None:
+            return nodes, part
+        sends = self.flow.sends(world.cycle, nodes, part)
+        return nodes[sends], part[sends]
 
     def _drawn_parts(self, world: World, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return a random part of the model for each of these nodes, which may occur several times."""
-        number, part = np.empty(nodes.size, np.int64), np.zeros(nodes.size, np.int32)
-        count_up(nodes, np.zeros(world.nodes, np.int64), number)
+        number, part = self._counted(world, nodes), np.zeros(nodes.size, np.int32)
         for k in range(int(number.max(initial=0)) + 1):
             now = number == k
             part[now] = rng.integers(self._part_key, nodes[now], self._parts, world.cycle, k)
         return part
 
-    def _send(
-        self, world: World, nodes: NDArray[np.int32], part: NDArray[np.int32], forgery: Forgery, sent: NDArray[np.int64]
-    ) -> Messages:
-        """Send a message from each of these nodes, which may occur several times; return those that arrive at once.
+    def _counted(self, world: World, nodes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the number of each entry among those of the same node."""
+        number = np.zeros(nodes.size, np.int64)
+        if self.config.own_clock:
+            count_up(nodes, np.zeros(world.nodes, np.int64), number)
+        return number
 
-        `sent` counts the messages that each node has sent in this cycle.
-        """
-        number = np.empty(nodes.size, np.int64)
-        count_up(nodes, sent, number)
-        peer = self.config.peers.choose(world, nodes, self._peer_key, number)
-        arrives, lag = world.transport.send(self, "model", nodes, peer, self._message_bytes, number)
+    def _send(self, world: World, nodes: NDArray[np.int32], part: NDArray[np.int32], forgery: Forgery) -> Messages:
+        """Send a message from each of these nodes, which may occur several times; return those that arrive at once."""
+        number = self._counted(world, nodes) if self.config.flow is None else self.flow.numbers(world.cycle, nodes)
+        k = number if number.any() else 0  # one number for all needs no search for repetitions
+        peer = self.config.peers.choose(world, nodes, self._peer_key, k)
+        sizes = self._message_bytes if self._parts == 1 else self._part_bytes[part]
+        arrives, lag = world.transport.send(self, "model", nodes, peer, sizes, k)
         link = np.full(nodes.size, -1, np.int64)
         if self._packing.codec == PIVOT:
             find_links(self._start_of, self._neighbour, nodes, peer, link)
         nodes, peer, part = nodes[arrives], peer[arrives], part[arrives]
         number, link = number[arrives], link[arrives]
         if lag is None:
-            used = np.empty(nodes.size if self.config.flow is not None else 0, np.bool_)
-            return Messages(nodes, nodes, peer, self.w, self.age, self._part_age, part, number, link, used)
+            return Messages(nodes, nodes, peer, self.w, self.age, self._part_age, part, number, link, UNUSED)
         beside = {"part_age": self._part_age} if self._parts > 1 else {}
         slots = self.mail.put(
             world, lag[arrives], nodes, peer, np.ones(nodes.size, np.bool_), w=self.w, age=self.age, **beside
@@ -1026,19 +1039,18 @@ class Golf(Descent[GolfConfig]):
         return Messages(slots, nodes, peer, self.w, self.age, self._part_age, part, number, link, UNUSED)
 
     def _received(
-        self, world: World, messages: Messages, forgery: Forgery, asked: NDArray[np.int64], live: bool
+        self, world: World, messages: Messages, forgery: Forgery, live: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Receive messages, and return the nodes that answer, once per answer, with the part that they answer with."""
-        size = messages.dst.size
         if self.config.flow is not None:
-            messages = messages._replace(used=np.empty(size, np.bool_))
+            messages = messages._replace(used=np.empty(messages.dst.size, np.bool_))
         if self._parts == 1:
-            messages = messages._replace(part=np.zeros(size, np.int32))
+            messages = messages._replace(part=np.zeros(messages.dst.size, np.int32))
         alone = self._packing.select == TOP and self.config.flow is not None  # a node may send twice in a row
         self._receive(world.cycle, 1 if alone else world.threads, messages, forgery, live)
         if self.config.flow is None:
             return NOBODY, NOBODY
-        answers = self.flow.answers(world.cycle, messages.dst, messages.part, messages.used, asked)
+        answers = self.flow.answers(world.cycle, messages.dst, messages.used, messages.part)
         return np.repeat(messages.dst, answers), np.repeat(messages.part, answers)
 
     def _deliver(

@@ -27,6 +27,7 @@ class Entry:
 PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
 GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
+RANDOMISED = {"kind": "randomised", "capacity": 6, "spend": 3}
 OUTPUT = {"use": "regularised_erm", "lambda": 0.01, "noise": "output", "epsilon": 5.0}
 ANONML = {"use": "anonml", "peers": "peers", "epsilon": 5.0, "partitions": 2, "groups": 3}
 CIRCUITS = {
@@ -75,6 +76,14 @@ ENTRIES = {
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
     "golf over newscast": Entry(GOLF, (VIEWS,), data=True),
     "golf with noisy gradients": Entry(GOLF | {"epsilon": 5.0}, (PEERS,), data=True),
+    "golf with token accounts and parts": Entry(
+        GOLF | {"variant": "own", "average": "age", "limit": 3, "flow": RANDOMISED, "message": {"parts": 2}},
+        (PEERS,),
+        data=True,
+    ),
+    "golf, largest changes": Entry(
+        GOLF | {"variant": "own", "message": {"top": 0.5, "codec": "quantised", "bits": 4}}, (VIEWS,), data=True
+    ),
     "random_walk": Entry(GOLF | {"use": "random_walk"}, (PEERS,), data=True),
     "random_walk, averaged": Entry(
         GOLF | {"use": "random_walk", "average": "second-half", "offset": 100.0}, (PEERS,), data=True

@@ -31,6 +31,7 @@ ATTACKED = {
     "metrics": ["auc", "f1", "confusion", "roc", "mean-model", "optimum"],
 }
 ONE = {"nodes": {"records": 1}}
+GRAPH = {"name": "peers", "use": "static_overlay", "neighbours": 5}
 SESSIONS = {
     "churn": [{"kind": "lognormal", "online": 0.8, "mu": 2.0, "sigma": 1.0}],
     "transport": {"loss": 0.2, "delay": {"kind": "lognormal", "mu": 0.5, "sigma": 1.0, "max": 20}},
@@ -109,6 +110,43 @@ MORE = {
             **{"lambda": 0.001},
         ),
         data=THREE,
+    ),
+    "golf, simple accounts, younger models ignored": lambda: learning(
+        VIEWS,
+        golf(flow={"kind": "simple", "capacity": 10}, accept="older", variant="rw"),
+        **ONE,
+        churn=CHURN,
+        transport={"loss": 0.1},
+    ),
+    "golf, generalised accounts, limit, three classes": lambda: learning(
+        VIEWS,
+        golf(
+            flow={"kind": "generalised", "capacity": 10, "spend": 3},
+            variant="own",
+            limit=20,
+            average="age",
+            learner="logistic",
+        ),
+        data=THREE,
+        **SESSIONS,
+    ),
+    "golf, messages that answer messages": lambda: learning(
+        PEERS, golf(flow={"kind": "reactive"}, variant="rw"), **ONE, transport={"delay": [1, 3]}
+    ),
+    "golf, samples in sixteen bits": lambda: learning(
+        PEERS, golf(variant="own", message={"sample": 0.2, "codec": "float16"}), **ONE, **WEIBULL
+    ),
+    "golf, pivot over a graph": lambda: learning(
+        GRAPH,
+        golf(variant="own", message={"codec": "pivot"}),
+        churn=CHURN | {"return": "afresh"},
+        transport={"loss": 0.1},
+    ),
+    "golf, ten parts quantised": lambda: learning(
+        PEERS,
+        golf(variant="own", average="age", message={"parts": 10, "codec": "quantised", "bits": 6}),
+        **ONE,
+        adversary=[{"kind": "noise", "share": 0.1, "scale": 10.0}],
     ),
     "gradient_perturbation, mlp": lambda: learning(
         PEERS,

@@ -5,6 +5,10 @@ integers, except where the order of a sum is at stake; no function changes its a
 
 H17 is Hegedűs & Jelasity, "Differentially private linear models for gossip learning through data perturbation", 2017.
 O13 is Ormándi, Hegedűs & Jelasity, "Gossip learning with linear models on fully distributed data", 2013.
+D18 is Danner & Jelasity, "Token account algorithms: the best of the proactive and reactive worlds", 2018. The text of
+the paper was not at hand; its formulae are those of the authors' program (GoLF, TokenLearningProtocol) and of gossipy.
+HDJ21 is Hegedűs, Danner & Jelasity, "Decentralized learning works: an empirical comparison of gossip learning and
+federated learning", 2021; not at hand either, read in GoLF (PartitionedLogReg).
 """
 
 import copy
@@ -735,7 +739,12 @@ def um(received, state, learn, join):
     return join(learn(received), learn(state.last))
 
 
-VARIANTS = {"algorithm1": algorithm1, "rw": rw, "mu": mu, "um": um}
+def own(received, state, learn, join):
+    """HDJ21: merge with the current model, then update."""
+    return learn(join(received, state.current))
+
+
+VARIANTS = {"algorithm1": algorithm1, "rw": rw, "mu": mu, "um": um, "own": own}
 
 
 def on_receive(state, message, xs, labels, variant, lam, learner, batch=True, weighting="plain", cache=1):
@@ -764,6 +773,173 @@ def golf_cycle(states, order, peer, records, variant, lam, learner, batch=True, 
                 states[j], states[i].current, xs, labels, variant, lam, learner, batch, weighting, cache
             )
     return states
+
+
+def limited_merge(model_1, model_2, limit, weighting="plain"):
+    """Danner, Hegedűs & Jelasity 2023: a model that is older by more than the limit replaces the other one."""
+    if abs(model_1[1] - model_2[1]) > limit:
+        return max(model_1, model_2, key=lambda model: model[1])
+    return merge(model_1, model_2, weighting)
+
+
+class Divided(NamedTuple):
+    """A model of which each part has an age: number f of a row belongs to part f mod P."""
+
+    w: np.ndarray
+    age: int
+    ages: tuple  # of the parts
+
+
+def take_part(mine, received, part, xs, labels, lam, learner, batch=True, weighting="age", limit=math.inf):
+    """HDJ21: merge one part by its age, then update; the step of a part is that of its own age."""
+    w, parts, ages = mine.w.copy(), len(mine.ages), list(mine.ages)
+    belongs = np.arange(w.shape[1]) % parts == part
+    pair = [(w[:, belongs], mine.ages[part]), (received.w[:, belongs], received.ages[part])]
+    w[:, belongs], ages[part] = limited_merge(*pair, limit, weighting)
+    before, age = w, max(mine.age, received.age)
+    after, new_age = update((before, age), xs, labels, lam, learner, batch)
+    ages = [old + new_age - age for old in ages]
+    for p in range(parts if new_age > age else 0):
+        belongs = np.arange(w.shape[1]) % parts == p
+        after[:, belongs] = before[:, belongs] + (after - before)[:, belongs] * new_age / ages[p]
+    return Divided(after, new_age, tuple(ages))
+
+
+# ------------------------------------------------------------------------------------------------ smaller messages
+
+
+def carried(w, kept):
+    """A model in which only some numbers are known."""
+    return np.where(kept, np.float64(w), np.nan)
+
+
+def sampled(w, size, key, cycle, sender, k):
+    """A random subset of a row, of a fixed size: Knuth, "The art of computer programming", volume 2, algorithm S."""
+    kept = []
+    for f in range(len(w)):
+        chosen = below(draw(key, cycle, sender, k + f), len(w) - f) < size - sum(kept)
+        kept.append(chosen)
+    return carried(w, kept)
+
+
+def largest(w, size, reference):
+    """The numbers that differ most from a reference; of equal differences the first ones."""
+    difference = np.abs(np.float32(w) - np.float32(reference))
+    chosen = sorted(range(len(w)), key=lambda f: (-difference[f], f))[:size]
+    return carried(w, [f in chosen for f in range(len(w))])
+
+
+def half(w):
+    """The nearest numbers of 16 bits; what is too large becomes the largest one."""
+    with np.errstate(over="ignore"):
+        return np.clip(np.float64(np.float16(w)), -65504, 65504)
+
+
+def quantised(w, bits, key, cycle, sender, k):
+    """Each number rounded to one of 2^bits equally spaced ones, up with the probability that makes it unbiased."""
+    known = [abs(float(x)) for x in w if not math.isnan(x)]
+    top = max(known, default=0.0)
+    if top == 0:
+        return np.float64(w)
+    wide, found = 2 * top / (2**bits - 1), []
+    for f, x in enumerate(map(float, w)):
+        place = (x + top) / wide
+        down = place if math.isnan(x) else min(math.floor(place), 2**bits - 2)
+        up = uniform(draw(key, cycle, sender, k + f)) < place - down
+        found.append((down + up) * wide - top)
+    return np.array(found)
+
+
+class Pivot:
+    """One end of the pivot codec for one number (Danner & Jelasity 2018b; read in GoLF): both ends decode the bits."""
+
+    def __init__(self):
+        self.estimate, self.step, self.moved = 0.0, 1.0, False
+
+    def encode(self, x):
+        """Whether the estimate plus the step is nearer than the estimate."""
+        return abs(self.estimate + self.step - x) < abs(self.estimate - x)
+
+    def decode(self, bit):
+        """The estimate after a bit: two moves in a row double the step, no move halves it and turns it round."""
+        if bit:
+            self.estimate += self.step
+            if self.moved:
+                self.step *= 2
+        else:
+            self.step /= -2 if abs(self.step) > 2**-30 else -1
+        self.moved = bit
+        return self.estimate
+
+
+# ------------------------------------------------------------------------------------------------ token accounts
+
+
+def chance(kind, tokens, capacity=0, spend=1):
+    """D18 PROACTIVE(a): the probability that a node sends in its turn."""
+    if kind == "proactive":
+        return 1.0
+    if kind == "reactive":
+        return float(tokens > 0)
+    if kind == "randomised":
+        if tokens < spend - 1:
+            return 0.0
+        return min(1.0, (tokens - spend + 1) / (capacity - spend + 1))
+    return float(tokens >= capacity)
+
+
+def reaction(kind, tokens, useful, spend=1):
+    """D18 REACTIVE(a, u): the number of messages that answer one, before it is rounded at random."""
+    return {
+        "proactive": 0,
+        "reactive": int(useful),
+        "simple": int(tokens > 0),
+        "generalised": (spend - 1 + tokens) // (spend if useful else 2 * spend),
+        "randomised": tokens / spend if useful else 0,
+    }[kind]
+
+
+def token_turn(flow, tokens, h):
+    """Whether a node sends in its turn, and its tokens after it."""
+    p = chance(flow["kind"], tokens, flow.get("capacity", 0), flow.get("spend", 1))
+    sends = uniform(h) < p
+    if flow["kind"] == "proactive":
+        return sends, tokens
+    return sends, tokens - sends if flow["kind"] == "reactive" else tokens + (not sends)
+
+
+def token_answer(flow, tokens, useful, h):
+    """The number of answers to a message, and the tokens that are left."""
+    wanted = reaction(flow["kind"], tokens, useful, flow.get("spend", 1))
+    number = math.floor(wanted) + (uniform(h) < wanted - math.floor(wanted))
+    return number, tokens if flow["kind"] == "reactive" else tokens - number
+
+
+def token_cycle(flow, tokens, order, peer_of, arrives, take, cycle, turn_key, answer_key):
+    """One cycle without delay: the turns, then the answers, then the answers to them, until no node answers.
+
+    `peer_of(i, k)` is the receiver of the k-th message of node i in this cycle, and `take(i, j)` lets j receive from i
+    and returns whether that was useful. Returns the tokens and the number of messages that each node has sent.
+    """
+    tokens, sent, received = list(tokens), [0] * len(tokens), [0] * len(tokens)
+    waiting = []
+    for i in order:
+        sends, tokens[i] = token_turn(flow, tokens[i], draw(turn_key, cycle, i, 0))
+        waiting += [i] * sends
+    while waiting:
+        arrived = []
+        for i in waiting:
+            j = peer_of(i, sent[i])
+            if j >= 0 and arrives(i, j, sent[i]):
+                arrived.append((i, j))
+            sent[i] += 1
+        useful = [take(i, j) for i, j in arrived]
+        waiting = []
+        for (_, j), was_useful in zip(arrived, useful, strict=True):
+            number, tokens[j] = token_answer(flow, tokens[j], was_useful, draw(answer_key, cycle, j, received[j]))
+            received[j] += 1
+            waiting += [j] * number
+    return tokens, sent
 
 
 def voted(models, x):

@@ -79,6 +79,17 @@ class Averages(Section):
     track_rate.unit = "node-cycles/s"
 
 
+class Messages(Section):
+    section = "messages"
+    params = ("token accounts", "ten parts", "largest tenth", "8 bits")
+    param_names = ("messages",)
+
+    def track_rate(self, rows, name):
+        return self.value(rows, "node-cycles/s", name=f"Golf, {name}")
+
+    track_rate.unit = "node-cycles/s"
+
+
 class Models(Section):
     section = "models"
     params = (1, 2)

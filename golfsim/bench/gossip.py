@@ -110,6 +110,28 @@ def averages(numbers: int = 8) -> Iterator[Row]:
         yield {"name": f"{use}, {numbers} numbers", "nodes": AVERAGED, "node-cycles/s": rate}
 
 
+MESSAGES: dict[str, dict[str, Any]] = {
+    "token accounts": {"flow": {"kind": "randomised", "capacity": 20, "spend": 10}},
+    "ten parts": {"message": {"parts": 10}, "average": "age"},
+    "largest tenth": {"message": {"top": 0.1}},
+    "8 bits": {"message": {"codec": "quantised"}},
+}
+
+
+def messages() -> Iterator[Row]:
+    """Measure Golf with token accounts and smaller messages on one thread, relative to complete models in each turn."""
+    own = GOLF | {"variant": "own"}
+    stacks = {"complete": own} | {name: own | settings for name, settings in MESSAGES.items()}
+    made = {name: Simulation(scenario(AVERAGED, [UNIFORM, golf])) for name, golf in stacks.items()}
+    for simulation in made.values():
+        cycles(simulation, SETTLED)()
+    count = at_a_time(AVERAGED)
+    seconds = race({name: cycles(simulation, count) for name, simulation in made.items()})
+    for name in MESSAGES:
+        rate, share = round(AVERAGED * count / seconds[name]), round(seconds["complete"] / seconds[name], 2)
+        yield {"name": f"Golf, {name}", "nodes": AVERAGED, "node-cycles/s": rate, "of complete": share}
+
+
 def large_models(nodes: int = 8000, features: int = 784, classes: int = 10) -> Iterator[Row]:
     """Measure Golf with models of the size of MNIST, relative to the speed of memory.
 

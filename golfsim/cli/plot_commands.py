@@ -48,7 +48,13 @@ def plot(
         list[str],
         typer.Option(metavar="KEY=VALUE", help="Draw only runs with this value, e.g. epsilon=10. Can be repeated."),
     ] = [],  # noqa: B006 - typer wants a plain default
-    x: Annotated[str | None, typer.Option(metavar="KEY", help="Key along the x axis, or between columns.")] = None,
+    x: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Key along the x axis, or between columns. For convergence: cycle, messages or bytes (sent).",
+        ),
+    ] = None,
     by: Annotated[str | None, typer.Option(metavar="KEY", help="Key that distinguishes curves, or rows.")] = None,
     col: Annotated[str | None, typer.Option(metavar="KEY", help="Key with one panel per value.")] = None,
     baseline: Annotated[
@@ -200,16 +206,19 @@ def _drawn(frame: pd.DataFrame, kind: str, metric: str | None, x: str | None, by
     x, by, col : str, optional
         The keys along the axis, of curves and of panels.
     """
-    from golfsim.report import figures
+    from golfsim.report import curves, figures
 
+    if kind == "convergence" and x is not None:
+        _among("--x", x, tuple(curves.OVER))
     x, by, col = (
-        None if key is None else _key(frame, key, option) for key, option in ((x, "--x"), (by, "--by"), (col, "--col"))
+        key if key is None or (option == "--x" and kind == "convergence") else _key(frame, key, option)
+        for key, option in ((x, "--x"), (by, "--by"), (col, "--col"))
     )
     if kind in SWEPT:
         return _over_sweep(frame, kind, metric, x, by)  # with one panel per value of all other keys
     chosen: dict[str, Any] = {} if metric is None else {"metric": metric}
     if kind == "convergence":
-        return _curves(frame, metric, by, col)
+        return _curves(frame, metric, x, by, col)
     kinds: dict[str, Callable[..., Axes]] = {
         "messages": figures.messages, "online": figures.online, "overlay": figures.overlay, "spent": figures.spent,
         "confusion": figures.confusion, "roc": figures.roc, "time-to-accuracy": figures.time_table,
@@ -218,7 +227,7 @@ def _drawn(frame: pd.DataFrame, kind: str, metric: str | None, x: str | None, by
 
 
 TAKES: dict[str, tuple[str, ...]] = {
-    "convergence": ("--metric", "--by", "--col"),
+    "convergence": ("--metric", "--x", "--by", "--col"),
     "bars": ("--metric", "--x", "--by"),
     **dict.fromkeys(("heatmap", "lines", "privacy-utility", "learning-curve"), ("--metric", "--x", "--by", "--col")),
     "time-to-accuracy": ("--metric",),
@@ -268,11 +277,13 @@ def _paired(frame: pd.DataFrame, metric: str | None, by: str | None, baseline: s
     return distributions.differences(frame, by, metric or "accuracy", baseline=baseline)
 
 
-def _curves(frame: pd.DataFrame, metric: str | None, by: str | None, col: str | None) -> Axes:
+def _curves(frame: pd.DataFrame, metric: str | None, x: str | None, by: str | None, col: str | None) -> Axes:
     from golfsim.report import figures, numbers
 
-    if metric is None and (by or col) is None:
+    if metric is None and (x or by or col) is None:
         return figures.usual(frame)
+    if x not in (None, "cycle") and col is not None:
+        raise UserError("--x: curves over what was sent have one panel; leave --col out")
     metric = metric or "error"
     if by is not None:
         rest = [key for key in numbers.keys_of(numbers.rows_of(frame, metric)) if key not in (by, col)]
@@ -281,7 +292,8 @@ def _curves(frame: pd.DataFrame, metric: str | None, by: str | None, col: str | 
             raise UserError(f"--by: curves also differ in {', '.join(rest)}; {hint}, or one panel per value with --col")
     if col is not None:
         return figures.small_multiples(frame, col, metric)
-    return figures.convergence(frame, metric) if by is not None else figures.curves_of(frame, metric)
+    over = x or "cycle"
+    return figures.convergence(frame, metric, over=over) if by is not None else figures.curves_of(frame, metric, over)
 
 
 def _over_sweep(frame: pd.DataFrame, kind: str, metric: str | None, x: str | None, by: str | None) -> Axes:

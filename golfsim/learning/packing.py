@@ -63,14 +63,14 @@ class MessageConfig(Settings):
         chosen = {PARTS: self.parts, SAMPLE: self.sample, TOP: self.top}
         return next((kind for kind, given in chosen.items() if given is not None), ALL)
 
-    def carried(self, numbers: int) -> int:
-        """Return how many numbers of a row with this many a message carries, at most."""
+    def carried(self, numbers: int, part: int = 0) -> int:
+        """Return how many numbers of a row with this many a message carries; part p has p, p + parts, p + 2 parts …"""
         share = self.sample or self.top
-        return -(-numbers // (self.parts or 1)) if share is None else max(1, round(share * numbers))
+        return -(-(numbers - part) // (self.parts or 1)) if share is None else max(1, round(share * numbers))
 
-    def size(self, rows: int, numbers: int) -> int:
-        """Return the bytes of a message with a model of this shape."""
-        each = self.carried(numbers)
+    def size(self, rows: int, numbers: int, part: int = 0) -> int:
+        """Return the bytes of a message with a model of this shape, or with a part of it."""
+        each = self.carried(numbers, part)
         bits = {"float32": 32, "float16": 16, "quantised": self.bits or 8, "pivot": 1}[self.codec]
         data = -(-rows * each * bits // 8) + (rows * SCALE if self.codec == "quantised" else 0)
         beside = {ALL: 0, PARTS: PART + AGE, SAMPLE: SEED, TOP: rows * each * INDEX}[self.select]
@@ -124,8 +124,11 @@ def bits_of(x):
 @inlined
 def keep_part(w, row, parts, part):
     """Remove the numbers of a row that do not belong to a part."""
+    kept = part
     for f in range(w.shape[1]):
-        if f % parts != part:
+        if f == kept:
+            kept += parts
+        else:
             w[row, f] = np.nan
 
 
@@ -214,7 +217,7 @@ def quantise(w, row, steps, key, cycle, sender, k):
         for f in range(w.shape[1]):
             place = (np.float64(w[row, f]) + largest) / wide
             if place == place:
-                whole = np.floor(place)
+                whole = min(np.floor(place), steps - 1.0)
                 whole += unit(draw(key, cycle, sender, k + f)) < place - whole
                 w[row, f] = np.float32(whole * wide - largest)
 

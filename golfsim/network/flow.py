@@ -7,7 +7,7 @@ the answers carry a useful message on without waiting for the next turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,17 @@ from pydantic import Field, model_validator
 
 from golfsim.core.kernels import inlined, kernel
 from golfsim.core.metrics import Metric
-from golfsim.core.rng import draw, unit
+from golfsim.core.rng import draw, integers, unit
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
 
-if TYPE_CHECKING:
-    from golfsim.protocol.base import Protocol
+
+class Keyed(Protocol):
+    """A layer, of which only the keys of draws are needed."""
+
+    def key(self, purpose: str) -> np.uint64:
+        """Return the key for the draws of one purpose."""
+
 
 PROACTIVE, REACTIVE, SIMPLE, GENERALISED, RANDOMISED = range(5)
 METRICS = (
@@ -30,20 +35,31 @@ METRICS = (
 Capacity = Annotated[int, Field(ge=1, le=10_000)]
 
 
-class ProactiveConfig(Settings):
+class TurnConfig(Settings):
+    """How often a node has a turn."""
+
+    period: int = Field(
+        1,
+        ge=1,
+        le=1_000_000,
+        description="the number of cycles from one turn of a node to its next; each node has a random phase. A message "
+        "with a delay of 1 cycle then takes 1/period of the time between two turns",
+    )
+
+
+class ProactiveConfig(TurnConfig):
     """Send one message in each turn, and never answer."""
 
     kind: Literal["proactive"]
 
 
-class ReactiveConfig(Settings):
-    """Send the first message in the first turn; then only answer messages. Lost messages are not replaced."""
+class ReactiveConfig(TurnConfig):
+    """Send one message in the first turn; then only answer useful messages. Lost messages are not replaced."""
 
     kind: Literal["reactive"]
-    answers: int = Field(1, ge=1, le=10, description="the number of messages that answer a useful one")
 
 
-class SimpleConfig(Settings):
+class SimpleConfig(TurnConfig):
     """Answer each message while there are tokens; send in a turn if the account is full."""
 
     kind: Literal["simple"]
@@ -53,7 +69,7 @@ class SimpleConfig(Settings):
 class _SpendingConfig(SimpleConfig):
     kind: str  # type: ignore[assignment]  # subclasses name it
     spend: Capacity = Field(
-        description="A, at most C: a node with a tokens answers a useful message by about a/A messages"
+        description="A, at most C: a node with a tokens answers a useful message by about a / A messages"
     )
 
     @model_validator(mode="after")
@@ -95,6 +111,8 @@ class Accounts(NamedTuple):
     spend: int
     parts: int
     tokens: NDArray[np.int32]  # [nodes · parts]
+    period: int  # cycles from one turn of a node to its next
+    phase: NDArray[np.int64]  # [nodes]
 
 
 @inlined
@@ -114,7 +132,7 @@ def chance(accounts, tokens):
 def reaction(accounts, tokens, useful):
     """Return the expected number of messages by which a node answers a message."""
     if accounts.kind == REACTIVE:
-        return np.float64(accounts.spend) if useful else 0.0
+        return 1.0 if useful else 0.0
     if accounts.kind == SIMPLE:
         return 1.0 if tokens > 0 else 0.0
     if accounts.kind == GENERALISED:
@@ -126,14 +144,14 @@ def reaction(accounts, tokens, useful):
 
 @kernel
 def take_turns(accounts, nodes, part, cycle, key, sends):
-    """Let nodes send in their turn or earn a token.
+    """Let the nodes whose turn it is send or earn a token.
 
     Parameters
     ----------
     accounts : Accounts
         The token accounts; changed in place.
     nodes : array of int32
-        The nodes whose turn it is.
+        The nodes that are online.
     part : array of int32, shape (nodes,)
         The part of the model that each of them would send.
     cycle, key
@@ -142,6 +160,9 @@ def take_turns(accounts, nodes, part, cycle, key, sends):
         Which nodes send; filled here.
     """
     for e in range(nodes.size):
+        sends[e] = False
+        if (cycle + accounts.phase[nodes[e]]) % accounts.period != 0:
+            continue
         account = np.int64(nodes[e]) * accounts.parts + part[e]
         p = chance(accounts, accounts.tokens[account])
         sends[e] = p >= 1 or (p > 0 and unit(draw(key, cycle, nodes[e], 0)) < p)
@@ -152,7 +173,7 @@ def take_turns(accounts, nodes, part, cycle, key, sends):
 
 
 @kernel
-def react(accounts, nodes, part, useful, cycle, key, asked, answers):
+def react(accounts, nodes, part, useful, cycle, key, received, answers):
     """Let nodes answer the messages that they have received, one message after the other.
 
     Parameters
@@ -167,7 +188,7 @@ def react(accounts, nodes, part, useful, cycle, key, asked, answers):
         Which messages have changed the model of their receiver.
     cycle, key
         Of the draws.
-    asked : array of int64, shape (nodes of the network,)
+    received : array of int64, shape (nodes of the network,)
         The number of messages that each node has received in this cycle; changed in place.
     answers : array of int64, shape (messages,)
         The number of messages that answer each message; filled here.
@@ -177,8 +198,8 @@ def react(accounts, nodes, part, useful, cycle, key, asked, answers):
         wanted = reaction(accounts, accounts.tokens[account], useful[e])
         number = np.int64(wanted)
         if wanted > number:
-            number += unit(draw(key, cycle, nodes[e], asked[nodes[e]])) < wanted - number
-        asked[nodes[e]] += 1
+            number += unit(draw(key, cycle, nodes[e], received[nodes[e]])) < wanted - number
+        received[nodes[e]] += 1
         if accounts.kind != REACTIVE:
             accounts.tokens[account] -= number
         answers[e] = number
@@ -196,55 +217,98 @@ def count_up(nodes, sent, number):
 
 
 class Flow(Stateful):
-    """The token accounts of the nodes of a layer, one per node and part of what it sends."""
+    """The token accounts of the nodes of a layer: one per node, or one per node and part of what it sends.
+
+    A layer makes one in `setup`, gives `start` its own nodes, asks `sends` which nodes send in their turn, `numbers`
+    how to number messages, and `answers` by how many messages each received one is answered.
+    """
 
     def __init__(
         self,
         config: ProactiveConfig | ReactiveConfig | SimpleConfig | GeneralisedConfig | RandomisedConfig,
-        layer: Protocol[Any],
+        layer: Keyed,
         nodes: int,
         parts: int = 1,
     ) -> None:
         self.tokens = np.zeros(nodes * parts, np.int32)
         self._kind = KINDS[config.kind]
-        self._capacity = int(getattr(config, "capacity", 0))
-        self._spend = config.answers if isinstance(config, ReactiveConfig) else int(getattr(config, "spend", 1))
-        self._parts = parts
+        self._capacity, self._spend = int(getattr(config, "capacity", 0)), int(getattr(config, "spend", 1))
+        self._parts, self._period = parts, config.period
+        self._phase = integers(layer.key("phase"), np.arange(nodes, dtype=np.int32), config.period)
         self._turn_key, self._answer_key = layer.key("turn"), layer.key("answer")
-        self.start(np.arange(nodes))
+        self._cycle = -1  # of the numbers of messages
+        self._sent, self._received = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
 
     def start(self, nodes: NDArray[Any]) -> None:
         """Empty the accounts of these nodes. A reactive node has one token, for its first message."""
         self.tokens.reshape(-1, self._parts)[nodes] = self._kind == REACTIVE
 
     def _accounts(self) -> Accounts:
-        return Accounts(self._kind, self._capacity, self._spend, self._parts, self.tokens)
+        return Accounts(self._kind, self._capacity, self._spend, self._parts, self.tokens, self._period, self._phase)
 
-    def senders(self, cycle: int, nodes: NDArray[np.int32], part: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return which of the nodes whose turn it is send a message; the others earn a token."""
+    def sends(self, cycle: int, nodes: NDArray[np.int32], part: NDArray[np.int32] | None = None) -> NDArray[np.bool_]:
+        """Return which of these nodes have their turn and send a message; the others that have it earn a token.
+
+        `part` has the part that each node would send; default: nothing is divided.
+        """
         sends = np.empty(nodes.size, np.bool_)
-        take_turns(self._accounts(), nodes, part, cycle, self._turn_key, sends)
+        take_turns(self._accounts(), nodes, self._part(nodes, part), cycle, self._turn_key, sends)
         return sends
 
     def answers(
         self,
         cycle: int,
         nodes: NDArray[np.int32],
-        part: NDArray[np.int32],
         useful: NDArray[np.bool_],
-        asked: NDArray[np.int64],
+        part: NDArray[np.int32] | None = None,
     ) -> NDArray[np.int64]:
         """Return the number of messages by which each received message is answered; they are paid for.
 
-        `asked` counts the messages that each node has received in this cycle.
+        Parameters
+        ----------
+        cycle : int
+            The current cycle.
+        nodes : array of int32, shape (messages,)
+            The receiver of each message.
+        useful : array of bool, shape (messages,)
+            Which messages have changed the state of their receiver.
+        part : array of int32, shape (messages,), optional
+            The part that each message carries.
         """
+        self._begin(cycle)
         number = np.zeros(nodes.size, np.int64)
-        react(self._accounts(), nodes, part, useful, cycle, self._answer_key, asked, number)
+        key, part = self._answer_key, self._part(nodes, part)
+        react(self._accounts(), nodes, part, useful, cycle, key, self._received, number)
         return number
 
-    def most(self) -> int:
-        """Return the largest number of messages per node that can be in transit per cycle of delay."""
-        return 1 + self._parts * self._capacity if self._kind != REACTIVE else 2 * self._spend
+    def numbers(self, cycle: int, nodes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Number the messages that these nodes send now, among those that each of them sends in this cycle."""
+        self._begin(cycle)
+        number = np.empty(nodes.size, np.int64)
+        count_up(nodes, self._sent, number)
+        return number
+
+    def _begin(self, cycle: int) -> None:
+        if cycle != self._cycle:
+            self._cycle = cycle
+            self._sent[:] = 0
+            self._received[:] = 0
+
+    def _part(self, nodes: NDArray[np.int32], part: NDArray[np.int32] | None) -> NDArray[np.int32]:
+        return np.zeros(nodes.size, np.int32) if part is None else part
+
+    @staticmethod
+    def each(config: FlowConfig | None, longest: int, parts: int = 1) -> int:
+        """Return how many messages per node and cycle of the longest delay a mailbox must have room for.
+
+        A node sends one message per turn in the long run, and at most all of its tokens in addition. A reactive node
+        sends one message per message that it receives. So there are never more messages than nodes have been started.
+        """
+        if config is None or config.kind == "proactive" or not longest:
+            return 1
+        if config.kind == "reactive":
+            return 2
+        return 1 - (-parts * config.capacity // longest)
 
     def metrics(self, online: NDArray[np.bool_]) -> dict[str, float]:
         """Return the mean and the largest number of tokens of an online node."""

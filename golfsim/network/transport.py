@@ -255,7 +255,7 @@ class Transport(Stateful):
         kind: str,
         src: NDArray[np.int32],
         dst: NDArray[np.int32],
-        bytes_each: int,
+        bytes_each: int | NDArray[np.int64],
         k: int | NDArray[np.int64] = 0,
     ) -> tuple[NDArray[np.bool_], NDArray[np.int32] | None]:
         """Send a message from each src to its dst.
@@ -268,8 +268,8 @@ class Transport(Stateful):
             The kind of message.
         src, dst : array of int32, shape (messages,)
             The sender and the receiver of each message (−1: no message).
-        bytes_each : int
-            The size of a message in bytes.
+        bytes_each : int or array of int64, shape (messages,)
+            The size of a message in bytes: one for all, or one per message.
         k : int or array of int64, shape (messages,)
             Distinguishes messages of one kind that a node sends in one cycle: one number for all, or one per message.
 
@@ -280,12 +280,15 @@ class Transport(Stateful):
         lag : array of int32, shape (messages,), or None
             The delay of each message in cycles; None if messages arrive in this cycle.
         """
-        wire = self.wire(layer, kind, bytes_each)
+        sizes = bytes_each if isinstance(bytes_each, np.ndarray) else None
+        wire = self.wire(layer, kind, 0 if isinstance(bytes_each, np.ndarray) else bytes_each)
         k = np.atleast_1d(np.asarray(k, np.int64))
         arrives = np.empty(dst.size, np.bool_)
         wrong = send_all(wire, k, node_numbers(src, "src"), node_numbers(dst, "dst"), self.world.nodes, arrives)
         if wrong >= 0:
             raise IndexError(f"dst: there is no node {wrong}, only 0 … {self.world.nodes - 1}")
+        if sizes is not None:
+            wire.counts[3] += sizes[np.asarray(dst) >= 0].sum()
         return arrives, None if wire.at_once else self._lags(wire.key, src, k, arrives)
 
     def wire(self, layer: Named, kind: str, bytes_each: int) -> Wire:

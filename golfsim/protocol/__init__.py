@@ -11,6 +11,7 @@ from golfsim.core.rng import STEP, below, draw, integers, mix, permutation, samp
 from golfsim.core.settings import FileName
 from golfsim.core.simd import prefetch
 from golfsim.network.delivery import Wire, answer_arrives, arrives
+from golfsim.network.flow import Flow, FlowConfig
 from golfsim.network.mailbox import Mailbox
 from golfsim.network.world import World
 from golfsim.protocol.base import Audited, Layer, LayerConfig, Protocol
@@ -21,8 +22,8 @@ from golfsim.protocol.records import Records, sign_for
 from golfsim.protocol.views import ViewConfig, ViewOverlay
 
 __all__ = [
-    "STEP", "Audited", "FileName", "Layer", "LayerConfig", "Learner", "Mailbox", "Metric", "Overlay", "Protocol",
-    "Records", "ViewConfig", "ViewOverlay", "Wire", "World", "answer_arrives", "arrives", "below", "classify", "dot",
-    "draw", "exp", "find", "inlined", "installed", "integers", "kernel", "leaf", "log", "mix", "permutation",
-    "prefetch", "random_contacts", "sample", "score", "sign_for", "stream", "uniform", "unit",
+    "STEP", "Audited", "FileName", "Flow", "FlowConfig", "Layer", "LayerConfig", "Learner", "Mailbox", "Metric",
+    "Overlay", "Protocol", "Records", "ViewConfig", "ViewOverlay", "Wire", "World", "answer_arrives", "arrives",
+    "below", "classify", "dot", "draw", "exp", "find", "inlined", "installed", "integers", "kernel", "leaf", "log",
+    "mix", "permutation", "prefetch", "random_contacts", "sample", "score", "sign_for", "stream", "uniform", "unit",
 ]  # fmt: skip

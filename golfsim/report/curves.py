@@ -6,7 +6,7 @@ import textwrap
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from golfsim.core.errors import UserError
+from golfsim.core.errors import UserError, listed
 from golfsim.report import numbers
 from golfsim.report.events import logarithmic, mark, markers
 from golfsim.report.style import (  # fmt: skip
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SHOWN = 1e-4  # of a logarithmic axis of what was sent, at least: nodes that save tokens send almost nothing at first
 MOST_BANDS = 3  # curves with bands of their nodes, which are wide
 MOST_INTERVALS = 6  # curves with bands of their runs
 MOST_BARS = 8  # curves with intervals at some cycles
@@ -54,7 +55,17 @@ MEANINGS = ("mean over nodes and 10 runs", "95 % interval of the mean", "5–95 
 NODES, RUNS = 0.16, 0.35  # opacity of bands: of the nodes, of the runs
 
 
-def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool | None = None, ax: Axes | None = None) -> Axes:
+OVER = {"cycle": "cycle", "messages": "messages sent", "bytes": "bytes sent"}  # axes of curves, and their labels
+
+
+def convergence(
+    frame: pd.DataFrame,
+    metric: str = "error",
+    *,
+    over: str = "cycle",
+    log: bool | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw one curve over cycles per layer that has the metric and per point of a sweep.
 
     The line is the mean over nodes and runs. The dark band (three runs or more) is the 95 % confidence interval of that
@@ -62,10 +73,18 @@ def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool | None 
     light band contains 90 % of the nodes of a run: from the 5 % to the 95 % quantile, averaged over runs. It is left
     out where it would hide other curves. Crashes, joins and partitions are marked. The axis of cycles is logarithmic
     unless `log` is False, or an event is so late that it would not be visible.
+
+    With `over` “messages” or “bytes” the x axis is what all nodes of the layer have sent by then, as mean over runs. If
+    it is logarithmic, it begins at a ten-thousandth of its end at the earliest.
     """
-    rows, found, events = numbers.per_curve(frame, metric), numbers.curves(frame, metric), events_of(frame)
+    if over not in OVER:
+        raise UserError(f"there is no axis “{over}”", hint=listed(over, OVER))
+    if over == "cycle":
+        rows, found, events = numbers.per_curve(frame, metric), numbers.curves(frame, metric), events_of(frame)
+    else:
+        rows, found, events = *numbers.over_sent(frame, metric, over), []
     names = list(dict.fromkeys(found["curve"]))
-    direct = ax is None and 1 < len(names) <= MOST_NAMED and max(map(len, names)) <= LONGEST_NAME
+    direct = over == "cycle" and ax is None and 1 < len(names) <= MOST_NAMED and max(map(len, names)) <= LONGEST_NAME
     shown = bands(found)
     with styled():
         handles = [*_meaning(found, shown), *markers(events, found["cycle"].max())]
@@ -75,6 +94,10 @@ def convergence(frame: pd.DataFrame, metric: str = "error", *, log: bool | None 
         draw_curves(ax, rows, found, names, shown)
         own = ax.lines[before : before + len(names)]
         cycles(ax, logarithmic(log, events, found["cycle"]))
+        if over != "cycle" and ax.get_xscale() == "log":
+            ax.set_xlim(left=max(ax.get_xlim()[0], found["cycle"].max() * SHOWN))
+            cycles(ax)  # new ticks
+        ax.set_xlabel(OVER[over])
         ax.set_ylabel(numbers.label_of(metric))
         _ground(ax)
         within_shares(ax, metric)

@@ -74,7 +74,9 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
     """Draw the figure that a scenario states in [plot]."""
     frame = frame if plot.layer is None else only(frame, plot.layer)
     if plot.kind == "convergence":
-        return usual(frame) if plot.metric is None else curves_of(frame, str(plot.metric))
+        if plot.metric is None and plot.x is None:
+            return usual(frame)
+        return curves_of(frame, str(plot.metric or "error"), plot.x or "cycle")
     metrics = (plot.metric or "accuracy",) if not isinstance(plot.metric, tuple) else plot.metric
     frame, metric = (frame, metrics[0]) if len(metrics) == 1 else side_by_side(frame, metrics)
     rows, columns, lines_ = (MEASURE if key == "metric" else key for key in (plot.rows, plot.columns, plot.lines))
@@ -133,10 +135,13 @@ def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> tuple[pd.Data
     return noted(pd.concat(parts).assign(metric=f"{numbers.bare(name)}.mean"), [note_of(frame)]), name
 
 
-def curves_of(frame: pd.DataFrame, metric: str = "error") -> Axes:
-    """Draw convergence curves: in one panel, or in small multiples if there are too many for one."""
-    over = splitting(frame, metric)
-    return convergence(frame, metric) if over is None else small_multiples(frame, over, metric)
+def curves_of(frame: pd.DataFrame, metric: str = "error", over: str = "cycle") -> Axes:
+    """Draw convergence curves: in one panel, or in small multiples if there are too many for one.
+
+    Curves over messages or bytes are always in one panel.
+    """
+    split = splitting(frame, metric) if over == "cycle" else None
+    return convergence(frame, metric, over=over) if split is None else small_multiples(frame, split, metric)
 
 
 def splitting(frame: pd.DataFrame, metric: str) -> str | None:

@@ -315,6 +315,27 @@ def rates(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     return per_curve(rows, metric)
 
 
+def over_sent(frame: pd.DataFrame, metric: str, unit: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return `per_curve` and `curves` of a metric with what the layer has sent by then in place of the cycle.
+
+    `unit` is “messages” or “bytes”. In the column `cycle` is the total of all nodes of the layer that has the metric,
+    as mean over runs.
+    """
+    rows, found = per_curve(frame, metric), curves(frame, metric)
+    counted = strategies(frame, metric)
+    counted = counted[counted["metric"] == f"{unit}.sent"]
+    keys = [*varied(counted), "layer", "run", "cycle"]
+    joined = rows.merge(counted[[*keys, "value"]].rename(columns={"value": "sent"}), on=keys, how="left")
+    silent = joined.groupby("curve", observed=True, sort=False)["sent"].max().fillna(0) == 0
+    if silent.any():
+        raise UserError(
+            f"the layer of “{silent.index[silent][0]}” sends no messages", hint="draw this figure over cycles"
+        )
+    sent = joined.groupby(["curve", "cycle"], observed=True, sort=False)["sent"].mean()
+    where = lambda part: sent.reindex(list(zip(part["curve"], part["cycle"], strict=True))).to_numpy()  # noqa: E731
+    return rows.assign(cycle=where(rows)), found.assign(cycle=where(found))
+
+
 def time_to(
     frame: pd.DataFrame, thresholds: Sequence[float] = (0.8, 0.85, 0.9), metric: str = "accuracy"
 ) -> pd.DataFrame:

@@ -89,7 +89,7 @@ PLOT_KEYS = {
 }
 
 
-OPTIONAL_PLOT_KEYS = {("lines", "bars"), ("lines", "privacy-utility"), ("reference", "lines")}
+OPTIONAL_PLOT_KEYS = {("x", "convergence"), ("lines", "bars"), ("lines", "privacy-utility"), ("reference", "lines")}
 
 
 class PlotConfig(Settings):
@@ -114,7 +114,11 @@ class PlotConfig(Settings):
     columns: str | None = Field(
         None, description="heatmap: the key that varies between columns, or “case”, or “metric”; required there"
     )
-    x: str | None = Field(None, description="lines, bars, privacy-utility: the key along the x axis; required there")
+    x: str | None = Field(
+        None,
+        description="lines, bars, privacy-utility: the key along the x axis; required there. convergence: “cycle” "
+        "(default), or “messages” or “bytes”, the total that the layer has sent",
+    )
     lines: str | None = Field(
         None,
         description="lines, bars, privacy-utility: the key that varies between lines, or “case”, “layer” or “metric”; "
@@ -134,6 +138,8 @@ class PlotConfig(Settings):
                 allowed = [*kinds, *(kind for other, kind in sorted(OPTIONAL_PLOT_KEYS) if other == key)]
                 belongs = " or ".join(f"“{kind}”" for kind in allowed)
                 raise ValueError(f"{key}: only for kind = {belongs}" if given else f"{key}: required for this kind")
+        if self.kind == "convergence" and self.x not in (None, "cycle", "messages", "bytes"):
+            raise ValueError(f"x: for convergence “cycle”, “messages” or “bytes”; got “{self.x}”")
         if isinstance(self.metric, tuple) and "metric" not in (self.lines, self.rows, self.columns):
             raise ValueError("metric: several metrics need lines, rows or columns = “metric”")
         return self

@@ -8,6 +8,7 @@ import matplotlib.pyplot
 import pytest
 from helpers import HERE, command, learning_tree
 
+import golfsim
 from golfsim.cli import completion, plot_commands
 from golfsim.report import style
 from golfsim.runs import single
@@ -77,6 +78,20 @@ def test_rows_curves_and_panels_are_those_that_are_asked_for(plot, drawn):
     assert [ax.get_title() for ax in drawn[1].figure.axes] == ["calm", "half crash"]
 
 
+@pytest.mark.parametrize("unit", ["messages", "bytes"])
+def test_curves_can_be_drawn_over_what_was_sent(plot, drawn, results, unit):
+    assert plot("--metric", "accuracy", "--x", unit, "--where", "epsilon=10", "-o", "a.png")[0] == 0
+    assert drawn[0].get_xlabel() == f"{unit} sent"
+    log = golfsim.load(results)
+    log = log[(log["published.epsilon"] == 10) & (log["layer"] == "learning")]
+    for line, case in zip(drawn[0].lines[:2], ["calm", "half crash"], strict=True):
+        rows = log[log["case"] == case].set_index("metric")
+        assert line.get_xdata() == pytest.approx(rows.loc[f"{unit}.sent", "value"].to_numpy())
+        assert line.get_ydata() == pytest.approx(rows.loc["accuracy.mean", "value"].to_numpy())
+    ends = [line.get_xdata()[-1] for line in drawn[0].lines[:2]]
+    assert ends[1] < ends[0]  # after the crash fewer nodes send
+
+
 @pytest.mark.parametrize(
     ("words", "name", "start"),
     [
@@ -109,6 +124,9 @@ def test_a_figure_has_the_width_of_a_column_or_of_a_page(plot, drawn, width, inc
         (["--by", "case"], "--by: curves also differ in published.epsilon; choose one value with --where, e.g. "),
         (["--by", "cas"], "--by: there is no key “cas”; did you mean “case”? valid: case, "),
         (["--col", "cas"], "--col: there is no key “cas”"),
+        (["--x", "epsilon"], "--x: there is no “epsilon”; valid: cycle, messages, bytes"),
+        (["--x", "bytes", "--col", "case"], "--x: curves over what was sent have one panel; leave --col out"),
+        (["--x", "bytes", "--metric", "label.linear"], "sends no messages; draw this figure over cycles"),
         (["--kind", "lines"], "--kind lines needs --x; the sweep varies: case, published.epsilon"),
         (["--kind", "heatmap", "--x", "epsilon"], "--kind heatmap needs --x and --by; the sweep varies: "),
         (["--kind", "overlay", "--metric", "error"], "--metric: not for --kind overlay; "),

@@ -19,6 +19,11 @@ C = TypeVar("C", bound=LayerConfig)
 class Learner(Protocol[C]):
     """A layer whose nodes have models."""
 
+    @property
+    def task(self) -> str:
+        """What the scores are for: “classes”, or what a learner states."""
+        return "classes"
+
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the score of each record by the models of each node: [records, nodes, models]."""
         raise NotImplementedError

@@ -28,6 +28,12 @@ class ObserveConfig(Settings):
         "one node. For layers that learn by gradient descent: the error of the mean of all models (“mean-model”), and "
         "the error of, and the distance to, the optimum on the records that the layer learns from (“optimum”)",
     )
+    test: Literal["all", "own"] = Field(
+        "all",
+        description="the test records of a node: “all”, or its “own” ones, for nodes whose records differ: each test "
+        "record belongs to the node of a training record of the same class, or of the same value with a split by a "
+        "column. Then the log also has the mean over the worst tenth of the nodes",
+    )
     node: int | None = Field(
         None,
         ge=0,
@@ -60,6 +66,13 @@ class ObserveConfig(Settings):
         description="store the links of all overlays at each measurement, in `links.parquet`, and follow all nodes; "
         f"for at most {MOST_DRAWN} nodes",
     )
+
+    @model_validator(mode="after")
+    def _whole_test_set(self) -> ObserveConfig:
+        whole = sorted({"auc", "f1", "confusion", "roc"} & set(self.metrics))
+        if self.test == "own" and whole:
+            raise ValueError(f"metrics: “{whole[0]}” needs test = “all”; a node may have own test records of one class")
+        return self
 
     @model_validator(mode="after")
     def _followed_once(self) -> ObserveConfig:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from golfsim.core.errors import UserError
 from golfsim.data import loading, scaling
-from golfsim.data.placement import FeatureSkewSplit, Placement, place, skewed
+from golfsim.data.placement import FeatureSkewSplit, Placement, deciding, place, place_tests, skewed
 from golfsim.network.transport import Transport
 from golfsim.network.world import World
 from golfsim.protocol.base import Protocol
@@ -41,8 +41,9 @@ def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
         return Built(world, None, scenario.stack(seed, None), observer)
     placement = place(scenario.nodes, data.y, data.classes, data.columns, seed)
     world = _world(scenario, seed, threads, placement.counts.size)
-    raw = _raw(scenario, seed, data, placement.renumbered(world.label))
-    test = TestSet(data.test_x, data.test_y, len(data.classes))
+    placement = placement.renumbered(world.label)
+    raw = _raw(scenario, seed, data, placement)
+    test = _tests(scenario, seed, data, placement)
     observer = Observer(scenario.observe, seed, scenario.cycles, test, raw)
     return Built(
         world, raw, scenario.stack(seed, raw), observer, data.digest, data.features, data.steps, data.note, data.classes
@@ -68,7 +69,7 @@ def _raw(scenario: Scenario, seed: int, data: loading.Dataset, placement: Placem
     moved = isinstance(scenario.nodes.split, FeatureSkewSplit)
     span = None if moved else scaling.span(scenario.data)
     return RawRecords(
-        _features(scenario, seed, data.x[placement.rows], placement),
+        _features(scenario, seed, data.x[placement.rows], np.repeat(placement.group, placement.counts)),
         data.y[placement.rows],
         placement.counts,
         len(data.classes),
@@ -80,8 +81,26 @@ def _raw(scenario: Scenario, seed: int, data: loading.Dataset, placement: Placem
     )
 
 
-def _features(scenario: Scenario, seed: int, x: NDArray[np.float32], placement: Placement) -> NDArray[np.float32]:
-    """Return the features of the nodes' records, with the skew that the scenario asks for."""
+def _tests(scenario: Scenario, seed: int, data: loading.Dataset, placement: Placement) -> TestSet:
+    """Return the test records, which belong to nodes if the scenario asks for it."""
+    classes = len(data.classes)
+    if scenario.observe.test == "all":
+        return TestSet(data.test_x, data.test_y, classes)
+    train, test = (
+        deciding(scenario.nodes, y, columns, classes)
+        for y, columns in ((data.y, data.columns), (data.test_y, data.test_columns))
+    )
+    node = place_tests(placement, (train, test), seed)
+    kept = node >= 0
+    if not kept.any():
+        what = "no test record belongs to a node: none has a value that a training record has"
+        raise UserError(what, key="observe.test", hint="use more training records, or test = “all”")
+    x = _features(scenario, seed, data.test_x[kept], placement.group[node[kept]])
+    return TestSet(x, data.test_y[kept], classes, node[kept])
+
+
+def _features(scenario: Scenario, seed: int, x: NDArray[np.float32], group: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the features of records, with the skew that the scenario asks for, given the group of each record."""
     split = scenario.nodes.split
     if not isinstance(split, FeatureSkewSplit):
         return x
@@ -89,5 +108,4 @@ def _features(scenario: Scenario, seed: int, x: NDArray[np.float32], placement: 
     if "bias" in scenario.data.scale:
         what = "features are skewed after scaling, which would make the bias differ between groups of nodes"
         raise UserError(what, key="nodes.split", hint="leave “bias” out of scale in [data]")
-    group = np.repeat(placement.group, placement.counts)
     return scaling.to_length(skewed(x, split, group, seed), scenario.data)

@@ -55,6 +55,12 @@ def summary(name: str, values: NDArray[Any]) -> Metrics:
     return found | {f"{name}.q{round(100 * q):02}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
 
 
+def worst_tenth(values: NDArray[np.float64], rising: bool) -> float:
+    """Return the mean of the worst tenth of some values, and at least of one; `rising`: larger values are better."""
+    number = -(-values.size // 10)
+    return float(np.sort(values)[:number].mean() if rising else np.sort(values)[-number:].mean())
+
+
 def auc(scores: NDArray[np.float32], y: NDArray[np.int32]) -> NDArray[np.float64]:
     """Return the area under the ROC curve of each node.
 

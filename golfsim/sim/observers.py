@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
 from golfsim.sim import attacks, overlay_stats
 from golfsim.sim.invariants import ROOM
 from golfsim.sim.mean_model import MeanModel
-from golfsim.sim.metrics import Metrics, auc, confusion, f1, roc, summary
+from golfsim.sim.metrics import Metrics, auc, confusion, f1, roc, summary, worst_tenth
 from golfsim.sim.tables import FINAL, WORLD, NodeTable
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from golfsim.protocol.base import Protocol
 
 POINTS_A_DECADE = 20
+AGE_AFTER = "accuracy"  # the place of the age in the log
+RISING = frozenset({"accuracy"})  # of what a larger value is better
 MEASURED_LINK = 100  # bytes per link while degrees, clustering and paths are measured
 PREDICTED = 8  # bytes per score: in a chunk, and in the array of all chunks
 CHUNK = 1024  # test records per matrix product; fixed, since the last bits of a product depend on its shape
@@ -49,6 +51,18 @@ METRICS = (
         summary=True,
     ),
     Metric("measured", "The number of models that were measured on the test records.", "models"),
+    Metric(
+        "error.worst_tenth",
+        "The mean error of the tenth of the nodes with the largest error; if nodes have their own test records.",
+        "share of test records",
+        "down",
+    ),
+    Metric(
+        "accuracy.worst_tenth",
+        "The mean accuracy of the tenth of the nodes with the smallest accuracy; if nodes have their own test records.",
+        "share of test records",
+        "up",
+    ),
 )  # of learning layers
 
 
@@ -79,6 +93,24 @@ class TestSet:
     x: NDArray[np.float32]
     y: NDArray[np.int32]
     classes: int
+    node: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))  # of each; empty: all nodes have all
+
+    @property
+    def by_node(self) -> bool:
+        """Whether each record belongs to a node."""
+        return self.node.size > 0
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        order = np.argsort(self.node, kind="stable")
+        return order, self.node[order]
+
+    def of(self, node: int) -> NDArray[np.int64]:
+        """Return the records that a node predicts."""
+        if not self.by_node:
+            return np.arange(len(self.y))
+        order, nodes = self._sorted
+        return order[slice(*np.searchsorted(nodes, [node, node + 1]))]
 
 
 class Observer:
@@ -150,8 +182,7 @@ class Observer:
         able = np.isin(nodes, layer.holders(world))
         error = np.full(nodes.size, np.nan)
         if able.any():
-            scores, _ = predict(layer, nodes[able], self._test.x, world.threads)
-            error[able] = (classify(scores) != self._test.y[:, None]).mean(axis=0)
+            error[able] = self._judged(world, layer, nodes[able], self._test)["error"]
         return error
 
     def _draw(self, table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
@@ -186,7 +217,7 @@ class Observer:
             if nodes.size:
                 found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
                 found |= self._mean_model.measure(world, layer, nodes, self._test)
-                found["measured"] = float(nodes.size)
+                found["measured"] = float(sum(self._test.of(int(node)).size > 0 for node in nodes))
         if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
             found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
         return found
@@ -205,19 +236,59 @@ class Observer:
         return holders if isinstance(wanted, str) else rng.sample(self._key, world.cycle, holders, wanted)
 
     def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
-        scores, others = predict(layer, nodes, test.x, world.threads)
-        predicted = classify(scores)
-        error = (predicted != test.y[:, None]).mean(axis=0)
-        metrics = summary("error", error) | summary("accuracy", 1 - error) | summary("age", layer.ages(nodes))
-        for name, classes in others.items():
-            able = (classes >= 0).all(axis=0)
-            if able.any():
-                metrics |= summary(f"{name}_error", (classes[:, able] != test.y[:, None]).mean(axis=0))
-        if "auc" in self._config.metrics:
-            metrics |= summary("auc", auc(scores, test.y))
-        if "f1" in self._config.metrics:
-            metrics |= summary("f1", f1(predicted, test.y, test.classes))
+        metrics = Metrics()
+        for name, values in self._judged(world, layer, nodes, test).items():
+            able = ~np.isnan(values)
+            if able.any() or name == "auc":
+                metrics |= summary(name, values[able] if able.any() else values)
+            if test.by_node and able.any():
+                metrics[f"{name}.worst_tenth"] = worst_tenth(values[able], name in RISING)
+            if name == AGE_AFTER:
+                metrics |= summary("age", layer.ages(nodes))
         return metrics | self._of_one_node(world, layer, nodes, test)
+
+    def _judged(
+        self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return the metrics of each node; NaN where a node has no such prediction or, if it has its own, no record."""
+        if not test.by_node:
+            return self._values(layer, nodes, test.x, test.y, test.classes, world.threads)
+
+        def alone(place: int) -> dict[str, NDArray[np.float64]]:
+            mine = test.of(int(nodes[place]))
+            return self._values(layer, nodes[place : place + 1], test.x[mine], test.y[mine], test.classes, 1)
+
+        places = [place for place, node in enumerate(nodes) if test.of(int(node)).size]
+        with _numpy_blas().limit(limits=1, user_api="blas"):
+            found = in_threads(world.threads, alone, places)
+        values: dict[str, NDArray[np.float64]] = {}
+        for place, one in zip(places, found, strict=True):
+            for name, value in one.items():
+                values.setdefault(name, np.full(nodes.size, np.nan))[place] = value[0]
+        return values or {"error": np.full(nodes.size, np.nan)}
+
+    def _values(
+        self,
+        layer: Learner[Any],
+        nodes: NDArray[np.int32],
+        x: NDArray[np.float32],
+        y: NDArray[np.int32],
+        classes: int,
+        threads: int,
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return the metrics of each node on some records."""
+        scores, others = predict(layer, nodes, x, threads)
+        predicted = classify(scores)
+        error = (predicted != y[:, None]).mean(axis=0)
+        found = {"error": error, "accuracy": 1 - error}
+        for name, chosen in others.items():
+            wrong = (chosen != y[:, None]).mean(axis=0)
+            found[f"{name}_error"] = np.where((chosen >= 0).all(axis=0), wrong, np.nan)
+        if "auc" in self._config.metrics:
+            found["auc"] = auc(scores, y)
+        if "f1" in self._config.metrics:
+            found["f1"] = f1(predicted, y, classes)
+        return found
 
     def _of_one_node(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
         """Return the confusion matrix and the ROC curve of the node in the scenario, or of the first measured node."""

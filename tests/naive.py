@@ -7,6 +7,7 @@ H17 is Hegedűs & Jelasity, "Differentially private linear models for gossip lea
 O13 is Ormándi, Hegedűs & Jelasity, "Gossip learning with linear models on fully distributed data", 2013.
 """
 
+import collections
 import copy
 import hashlib
 import itertools
@@ -1563,3 +1564,38 @@ def published_mean(models, n, lam, trust, epsilon, quorum, widest, noise):
     if trust == "as-published":
         mean = mean + noise(None, "laplace", count * 2 / (min(n) * epsilon * min(lam)))
     return mean
+
+
+# Clusters (Berta, Hegedűs & Ormándi 2014; the rules of GoLF's program)
+
+
+def k_means(centroids, records, share):
+    """Online k-means: the first k different records become centroids, then the nearest one moves to each record."""
+    centroids = list(centroids)
+    for x in records:
+        missing = [c for c, one in enumerate(centroids) if one is None]
+        if missing:
+            if not any(one is not None and (one == x).all() for one in centroids):
+                centroids[missing[0]] = np.array(x)
+        else:
+            c = min(range(len(centroids)), key=lambda c: sum((centroids[c] - x) ** 2))
+            centroids[c] = (1 - share) * centroids[c] + share * x
+    return centroids
+
+
+def best_matching(mine, theirs):
+    """The order of their centroids with the smallest sum of squared distances to mine, by trying all orders."""
+    apart = [[sum((a - b) ** 2) for b in theirs] for a in mine]
+    orders = itertools.permutations(range(len(mine)))
+    return min(orders, key=lambda order: sum(apart[c][d] for c, d in enumerate(order)))
+
+
+def mutual_information(one, other):
+    """Normalised mutual information of two lists of labels, by the sums of its definition."""
+    n = len(one)
+    p, q = collections.Counter(one), collections.Counter(other)
+    shared = sum(
+        c / n * math.log(c * n / (p[a] * q[b])) for (a, b), c in collections.Counter(zip(one, other, strict=True)).items()
+    )
+    entropy = [-sum(c / n * math.log(c / n) for c in counts.values()) for counts in (p, q)]
+    return max(shared, 0) / (sum(entropy) / 2) if sum(entropy) > 0 else 1.0

@@ -439,7 +439,8 @@ def _noisy_never(w, start, age, rows, node, rule, noise, budget, epsilon, out):
 def _noisy(rule: Any) -> Any:
     """Return the noisy update of a learner; layers refuse noise for a learner whose gradient has no bound."""
     learner = learner_of(rule)
-    return _noisy_linear if learner.linear else _noisy_descent if learner.gradient is not None else _noisy_never
+    by_gradient = getattr(learner, "gradient", None) is not None
+    return _noisy_linear if learner.linear else _noisy_descent if by_gradient else _noisy_never
 
 
 def noisy_update(

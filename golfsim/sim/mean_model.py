@@ -66,8 +66,8 @@ class MeanModel:
         self._known: dict[tuple[str, str, float], tuple[NDArray[np.int64], Model]] = {}  # by records, learner and λ
 
     def measure(self, world: World, layer: Any, sampled: NDArray[np.int32], test: TestSet) -> Metrics:
-        """Return the metrics that the scenario asks for; none of a layer without linear models."""
-        if not (self._mean or self._optimum) or not isinstance(layer, Descent):
+        """Return the metrics that the scenario asks for; none of a layer without models of classes."""
+        if not (self._mean or self._optimum) or not isinstance(layer, Descent) or layer.task != "classes":
             return {}
         mean = mean_of(layer, layer.holders(world))
         found = _judged("mean_model", layer, mean, test) | _angle(mean) if self._mean else Metrics()

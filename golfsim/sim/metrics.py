@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.core.kernels import kernel
+from golfsim.core.maths import log_of
 from golfsim.core.metrics import QUANTILES, Metric
 
 Metrics = dict[str, float]
@@ -53,6 +56,42 @@ def summary(name: str, values: NDArray[Any]) -> Metrics:
     found = {f"{name}.mean": float(values.mean()), f"{name}.std": float(values.std())}
     quantiles = np.quantile(values, QUANTILES)
     return found | {f"{name}.q{round(100 * q):02}": float(v) for q, v in zip(QUANTILES, quantiles, strict=True)}
+
+
+def nmi(predicted: NDArray[np.int32], y: NDArray[np.int32], clusters: int, classes: int) -> NDArray[np.float64]:
+    """Return the normalised mutual information of the clusters of each node and the classes.
+
+    It is the mutual information divided by the mean of both entropies; 0 if all records are in one cluster.
+    """
+    found = []
+    for one in predicted.T:
+        counts = np.bincount(one * classes + y, minlength=clusters * classes).reshape(clusters, classes)
+        joint, rows, columns = (_entropy(c, y.size) for c in (counts, counts.sum(axis=1), counts.sum(axis=0)))
+        shared, mean = rows + columns - joint, (rows + columns) / 2
+        found.append(max(shared, 0.0) / mean if mean > 0 else 1.0)
+    return np.array(found)
+
+
+def _entropy(counts: NDArray[np.int64], total: int) -> float:
+    share = counts[counts > 0] / total
+    return -math.fsum((share * log_of(share)).tolist())
+
+
+@kernel
+def add_errors(scores, y, squares, distances):
+    """Add the squared and the absolute differences between scores [records, nodes] and numbers, per node, in order."""
+    for r in range(scores.shape[0]):
+        for n in range(scores.shape[1]):
+            apart = np.float64(scores[r, n]) - np.float64(y[r])
+            squares[n] += apart * apart
+            distances[n] += abs(apart)
+
+
+def rmse_and_mae(scores: NDArray[np.float32], y: NDArray[np.float32]) -> dict[str, NDArray[np.float64]]:
+    """Return the root of the mean squared error, and the mean absolute error, of the scores of each node."""
+    squares, distances = np.zeros((2, scores.shape[1]))
+    add_errors(scores[:, :, 0], y, squares, distances)
+    return {"rmse": np.sqrt(squares / len(y)), "mae": distances / len(y)}
 
 
 def worst_tenth(values: NDArray[np.float64], rising: bool) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
 from golfsim.sim import attacks, overlay_stats
 from golfsim.sim.invariants import ROOM
 from golfsim.sim.mean_model import MeanModel
-from golfsim.sim.metrics import Metrics, auc, confusion, f1, roc, summary, worst_tenth
+from golfsim.sim.metrics import Metrics, auc, confusion, f1, nmi, rmse_and_mae, roc, summary, worst_tenth
 from golfsim.sim.tables import FINAL, WORLD, NodeTable
 
 if TYPE_CHECKING:
@@ -31,19 +31,13 @@ if TYPE_CHECKING:
     from golfsim.protocol.base import Protocol
 
 POINTS_A_DECADE = 20
-AGE_AFTER = "accuracy"  # the place of the age in the log
-RISING = frozenset({"accuracy"})  # of what a larger value is better
+AGE_AFTER = frozenset({"accuracy", "nmi", "mae"})  # the place of the age in the log
+RISING = frozenset({"accuracy", "nmi"})  # of what a larger value is better
 MEASURED_LINK = 100  # bytes per link while degrees, clustering and paths are measured
 PREDICTED = 8  # bytes per score: in a chunk, and in the array of all chunks
 CHUNK = 1024  # test records per matrix product; fixed, since the last bits of a product depend on its shape
 WORLD_METRICS = (Metric("online", "The number of nodes that are online.", "nodes"),)
 METRICS = (
-    Metric(
-        "error", "The share of test records that a model classifies incorrectly.", "share of test records", "down", True
-    ),
-    Metric(
-        "accuracy", "The share of test records that a model classifies correctly.", "share of test records", "up", True
-    ),
     Metric(
         "age",
         "The number of updates of a model, or what the layer counts instead: fits, received models, packets.",
@@ -51,19 +45,30 @@ METRICS = (
         summary=True,
     ),
     Metric("measured", "The number of models that were measured on the test records.", "models"),
-    Metric(
-        "error.worst_tenth",
-        "The mean error of the tenth of the nodes with the largest error; if nodes have their own test records.",
-        "share of test records",
-        "down",
-    ),
-    Metric(
-        "accuracy.worst_tenth",
-        "The mean accuracy of the tenth of the nodes with the smallest accuracy; if nodes have their own test records.",
-        "share of test records",
-        "up",
-    ),
 )  # of learning layers
+WORST = "; the mean over the tenth of the nodes where it is worst, if nodes have test records of their own."
+
+
+def _judging(name: str, about: str, unit: str, better: Literal["up", "down"]) -> tuple[Metric, Metric]:
+    """Return a metric of each node, and that of the worst tenth of the nodes."""
+    return Metric(name, f"{about}.", unit, better, True), Metric(f"{name}.worst_tenth", f"{about}{WORST}", unit, better)
+
+
+CLASSES = (
+    *_judging("error", "The share of test records that a model classifies incorrectly", "share of test records", "down"),
+    *_judging("accuracy", "The share of test records that a model classifies correctly", "share of test records", "up"),
+)
+CLUSTERS = _judging(
+    "nmi",
+    "The normalised mutual information of the clusters of the test records and their classes",
+    "share of the mean entropy",
+    "up",
+)
+NUMBERS = (
+    *_judging("rmse", "The root of the mean squared difference between predicted and true numbers", "as the label", "down"),
+    *_judging("mae", "The mean absolute difference between predicted and true numbers", "as the label", "down"),
+)
+BY_TASK = {"classes": CLASSES, "clusters": CLUSTERS, "numbers": NUMBERS, "ratings": NUMBERS}  # of learning layers, by what their models are for
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ class Observer:
         able = np.isin(nodes, layer.holders(world))
         error = np.full(nodes.size, np.nan)
         if able.any():
-            error[able] = self._judged(world, layer, nodes[able], self._test)["error"]
+            error[able] = self._judged(world, layer, nodes[able], self._test).get("error", np.nan)
         return error
 
     def _draw(self, table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
@@ -225,6 +230,8 @@ class Observer:
     def _membership(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> Metrics:
         if "membership" not in self._config.attacks or self._raw is None or self._test is None:
             return {}
+        if layer.task != "classes":
+            return {}
         rows = self._raw.rows
         everyone = np.arange(rows.label.size, dtype=np.int32)
         chosen = rng.sample(self._attack_key, world.cycle, everyone, len(self._test.y))
@@ -243,7 +250,7 @@ class Observer:
                 metrics |= summary(name, values[able] if able.any() else values)
             if test.by_node and able.any():
                 metrics[f"{name}.worst_tenth"] = worst_tenth(values[able], name in RISING)
-            if name == AGE_AFTER:
+            if name in AGE_AFTER:
                 metrics |= summary("age", layer.ages(nodes))
         return metrics | self._of_one_node(world, layer, nodes, test)
 
@@ -265,7 +272,7 @@ class Observer:
         for place, one in zip(places, found, strict=True):
             for name, value in one.items():
                 values.setdefault(name, np.full(nodes.size, np.nan))[place] = value[0]
-        return values or {"error": np.full(nodes.size, np.nan)}
+        return values
 
     def _values(
         self,
@@ -279,6 +286,10 @@ class Observer:
         """Return the metrics of each node on some records."""
         scores, others = predict(layer, nodes, x, threads)
         predicted = classify(scores)
+        if layer.task == "clusters":
+            return {"nmi": nmi(predicted, y, scores.shape[2], classes)}
+        if layer.task != "classes":
+            return rmse_and_mae(scores, y)
         error = (predicted != y[:, None]).mean(axis=0)
         found = {"error": error, "accuracy": 1 - error}
         for name, chosen in others.items():
@@ -293,7 +304,7 @@ class Observer:
     def _of_one_node(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
         """Return the confusion matrix and the ROC curve of the node in the scenario, or of the first measured node."""
         wanted, found = self._config.node, Metrics()
-        if not {"confusion", "roc"} & set(self._config.metrics):
+        if not {"confusion", "roc"} & set(self._config.metrics) or layer.task != "classes":
             return found
         if wanted is not None and wanted >= world.nodes:
             raise UserError(

@@ -89,7 +89,7 @@ def _fill_gap(s, w, i, x, r, q):
         w[i, gap * size + s.features] = 1
 
 
-@leaf
+@inlined
 def _update(s, w, i, t, rows, first, stop, room):
     size, share = s.features + 1, np.float32(s.share)
     for r in range(first, stop):
@@ -178,7 +178,7 @@ def match(s, a, i, b, j, work):
                 return
 
 
-@leaf
+@inlined
 def _merge(s, a, i, b, j, share, room):
     work, size, rest = room.work, s.features + 1, np.float32(1) - share
     if _gaps(s, b, j) > 0:

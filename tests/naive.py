@@ -1595,7 +1595,64 @@ def mutual_information(one, other):
     n = len(one)
     p, q = collections.Counter(one), collections.Counter(other)
     shared = sum(
-        c / n * math.log(c * n / (p[a] * q[b])) for (a, b), c in collections.Counter(zip(one, other, strict=True)).items()
+        c / n * math.log(c * n / (p[a] * q[b]))
+        for (a, b), c in collections.Counter(zip(one, other, strict=True)).items()
     )
     entropy = [-sum(c / n * math.log(c / n) for c in counts.values()) for counts in (p, q)]
     return max(shared, 0) / (sum(entropy) / 2) if sum(entropy) > 0 else 1.0
+
+
+# Nearest class means, linear regression, matrix factorisation
+
+
+def closeness_to_means(x, y, weight, classes, one):
+    """μ·x − |μ|²/2 for each class, None without records; the estimate of |μ|² has no bias if there are two records."""
+    found = []
+    for c in range(classes):
+        mine = [(w, v) for w, v, label in zip(weight, x, y, strict=True) if label == c]
+        n, squares = sum(w for w, _ in mine), sum(w * w for w, _ in mine)
+        if not mine:
+            found.append(None)
+            continue
+        total = sum(w * v for w, v in mine)
+        if len(mine) == 1:
+            length = total @ total / n**2
+        else:
+            length = max((total @ total - sum(w * w * (v @ v) for w, v in mine)) / (n * n - squares), 0)
+        found.append(total @ one / n - length / 2)
+    return found
+
+
+def difference_of_two(a, b):
+    """The score of class 1 of two: that of b less that of a; the class that is known if only one is."""
+    return (b is not None) - (a is not None) if a is None or b is None else b - a
+
+
+def regression_step(w, x, y, rate, lam):
+    """A step against the gradient of the mean of (w·x + b − y)²/2, and of λ|w|²/2."""
+    with_bias = [np.append(one, 1.0) for one in x]
+    slope = sum((w @ one - value) * one for one, value in zip(with_bias, y, strict=True)) / len(x)
+    return w - rate * (slope + lam * w)
+
+
+def rating(own, model, item):
+    """The rating that a user expects of an item: (vector, bias, known) and (vector, bias) per item."""
+    rank = len(own) - 2
+    vector, bias = model.reshape(-1, rank + 1)[item, :-1], model.reshape(-1, rank + 1)[item, -1]
+    return float(own[rank] + bias + own[:rank] @ vector)
+
+
+def factorise(own, model, items, ratings, rate, lam):
+    """A user's vector and the items' after a step per rating; the first bias is the mean of the user's ratings."""
+    own, rank = np.array(own, float), len(own) - 2
+    model = np.array(model, float).reshape(-1, rank + 1)
+    if not own[-1]:
+        own[rank], own[-1] = np.mean(ratings), 1
+    for item, value in zip(items, ratings, strict=True):
+        error = value - rating(own, model.ravel(), item)
+        user, film = own[:rank].copy(), model[item, :rank].copy()
+        own[:rank] += rate * (error * film - lam * user)
+        model[item, :rank] += rate * (error * user - lam * film)
+        own[rank] += rate * error
+        model[item, rank] += rate * (error - lam * model[item, rank])
+    return own, model.ravel()

@@ -246,7 +246,7 @@ class Placement:
 
 def place(
     config: NodesConfig,
-    y: NDArray[np.int32],
+    y: NDArray[Any],
     classes: tuple[str, ...],
     columns: Mapping[str, NDArray[Any]],
     seed: int,
@@ -259,7 +259,7 @@ class _Placer:
     def __init__(
         self,
         config: NodesConfig,
-        y: NDArray[np.int32],
+        y: NDArray[Any],
         classes: tuple[str, ...],
         columns: Mapping[str, NDArray[Any]],
         seed: int,
@@ -276,6 +276,9 @@ class _Placer:
 
     def placement(self) -> Placement:
         split = self.config.split
+        if not self.classes and isinstance(split, LabelSkewSplit | ClassesPerNodeSplit | GroupsSplit):
+            what = f"the labels are numbers, so records cannot be placed by classes (“{split.kind}”)"
+            raise UserError(what, key="nodes.split", hint="use “iid”, “feature-skew” or “by”")
         if isinstance(split, ClassesPerNodeSplit):
             return self._by_classes(split.classes)
         if isinstance(split, BySplit):

@@ -22,10 +22,11 @@ class ObserveConfig(Settings):
     nodes: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
         100, description="number of online nodes, drawn at random for each measurement, that predict the test set"
     )
-    metrics: tuple[Literal["auc", "f1", "confusion", "roc", "mean-model", "optimum"], ...] = Field(
+    metrics: tuple[Literal["auc", "f1", "log-loss", "confusion", "roc", "mean-model", "optimum"], ...] = Field(
         (),
-        description="metrics in addition to error and accuracy; the confusion matrix and the ROC curve are those of "
-        "one node. For layers that learn by gradient descent: the error of the mean of all models (“mean-model”), and "
+        description="metrics in addition to error and accuracy. “log-loss” is for learners whose scores are "
+        "logarithms of odds: logistic, softmax, mlp. The confusion matrix and the ROC curve are those "
+        "of one node. For layers that learn by gradient descent: the error of the mean of all models (“mean-model”), and "
         "the error of, and the distance to, the optimum on the records that the layer learns from (“optimum”)",
     )
     test: Literal["all", "own"] = Field(

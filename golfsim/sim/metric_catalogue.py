@@ -111,7 +111,11 @@ def _asked(scenario: Scenario, layer: base.Protocol[Any]) -> list[Metric]:
     absent |= {metric.name for metric in JUDGING if metric not in of_task}
     if observe.test == "all":
         absent |= {metric.name for metric in JUDGING if metric.name.endswith(".worst_tenth")}
-    absent |= {metric.name for metric in predictions.METRICS if metric.name.split(".")[0] not in observe.metrics}
+    absent |= {
+        metric.name
+        for metric in predictions.METRICS
+        if metric.name.split(".")[0].replace("_", "-") not in observe.metrics
+    }
     return [metric for metric in of_layer(protocol) if metric.name not in absent or metric in protocol.metrics]
 
 

@@ -23,7 +23,7 @@ from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
 from golfsim.sim import attacks, overlay_stats
 from golfsim.sim.invariants import ROOM
 from golfsim.sim.mean_model import MeanModel
-from golfsim.sim.metrics import Metrics, auc, confusion, f1, nmi, rmse_and_mae, roc, summary, worst_tenth
+from golfsim.sim.metrics import Metrics, auc, confusion, f1, log_loss, nmi, rmse_and_mae, roc, summary, worst_tenth
 from golfsim.sim.tables import FINAL, WORLD, NodeTable
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def _judging(name: str, about: str, unit: str, better: Literal["up", "down"]) ->
 
 
 CLASSES = (
-    *_judging("error", "The share of test records that a model classifies incorrectly", "share of test records", "down"),
+    *_judging(
+        "error", "The share of test records that a model classifies incorrectly", "share of test records", "down"
+    ),
     *_judging("accuracy", "The share of test records that a model classifies correctly", "share of test records", "up"),
 )
 CLUSTERS = _judging(
@@ -65,10 +67,17 @@ CLUSTERS = _judging(
     "up",
 )
 NUMBERS = (
-    *_judging("rmse", "The root of the mean squared difference between predicted and true numbers", "as the label", "down"),
+    *_judging(
+        "rmse", "The root of the mean squared difference between predicted and true numbers", "as the label", "down"
+    ),
     *_judging("mae", "The mean absolute difference between predicted and true numbers", "as the label", "down"),
 )
-BY_TASK = {"classes": CLASSES, "clusters": CLUSTERS, "numbers": NUMBERS, "ratings": NUMBERS}  # of learning layers, by what their models are for
+BY_TASK = {
+    "classes": CLASSES,
+    "clusters": CLUSTERS,
+    "numbers": NUMBERS,
+    "ratings": NUMBERS,
+}  # of learning layers, by what their models are for
 
 
 @dataclass(frozen=True)
@@ -186,7 +195,7 @@ class Observer:
         assert self._test is not None
         able = np.isin(nodes, layer.holders(world))
         error = np.full(nodes.size, np.nan)
-        if able.any():
+        if able.any() and (layer.at_nodes or not self._test.by_node):
             error[able] = self._judged(world, layer, nodes[able], self._test).get("error", np.nan)
         return error
 
@@ -220,9 +229,12 @@ class Observer:
         if isinstance(layer, Learner) and self._test is not None:
             nodes = self._sample(world, layer)
             if nodes.size:
-                found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
+                judged = self._judged(world, layer, nodes, self._test)
+                measured = max((int((~np.isnan(values)).sum()) for values in judged.values()), default=0)
+                learning = self._learning(world, layer, nodes, self._test, judged)
+                found = learning | self._membership(world, layer, nodes) | found
                 found |= self._mean_model.measure(world, layer, nodes, self._test)
-                found["measured"] = float(sum(self._test.of(int(node)).size > 0 for node in nodes))
+                found["measured"] = float(measured)
         if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
             found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
         return found
@@ -242,9 +254,16 @@ class Observer:
         holders, wanted = layer.holders(world), self._config.nodes
         return holders if isinstance(wanted, str) else rng.sample(self._key, world.cycle, holders, wanted)
 
-    def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
+    def _learning(
+        self,
+        world: World,
+        layer: Learner[Any],
+        nodes: NDArray[np.int32],
+        test: TestSet,
+        judged: dict[str, NDArray[np.float64]],
+    ) -> Metrics:
         metrics = Metrics()
-        for name, values in self._judged(world, layer, nodes, test).items():
+        for name, values in judged.items():
             able = ~np.isnan(values)
             if able.any() or name == "auc":
                 metrics |= summary(name, values[able] if able.any() else values)
@@ -259,11 +278,17 @@ class Observer:
     ) -> dict[str, NDArray[np.float64]]:
         """Return the metrics of each node; NaN where a node has no such prediction or, if it has its own, no record."""
         if not test.by_node:
-            return self._values(layer, nodes, test.x, test.y, test.classes, world.threads)
+            return self._values(layer, nodes, None, test.x, test.y, test.classes, world.threads)
+        holders = nodes
+        if not layer.at_nodes:  # each node predicts with the model of one of the holders
+            able = np.flatnonzero(world.online & world.tampering.honest()).astype(np.int32)
+            wanted = self._config.nodes
+            nodes = able if isinstance(wanted, str) else rng.sample(self._key, world.cycle, able, wanted)
+            holders = np.resize(holders, nodes.size)
 
         def alone(place: int) -> dict[str, NDArray[np.float64]]:
-            mine = test.of(int(nodes[place]))
-            return self._values(layer, nodes[place : place + 1], test.x[mine], test.y[mine], test.classes, 1)
+            one, mine = slice(place, place + 1), test.of(int(nodes[place]))
+            return self._values(layer, holders[one], nodes[one], test.x[mine], test.y[mine], test.classes, 1)
 
         places = [place for place, node in enumerate(nodes) if test.of(int(node)).size]
         with _numpy_blas().limit(limits=1, user_api="blas"):
@@ -277,14 +302,15 @@ class Observer:
     def _values(
         self,
         layer: Learner[Any],
-        nodes: NDArray[np.int32],
+        holders: NDArray[np.int32],
+        nodes: NDArray[np.int32] | None,
         x: NDArray[np.float32],
         y: NDArray[np.int32],
         classes: int,
         threads: int,
     ) -> dict[str, NDArray[np.float64]]:
-        """Return the metrics of each node on some records."""
-        scores, others = predict(layer, nodes, x, threads)
+        """Return the metrics of each node on some records, with the model of the holder in the same place."""
+        scores, others = predict(layer, holders, x, threads, nodes)
         predicted = classify(scores)
         if layer.task == "clusters":
             return {"nmi": nmi(predicted, y, scores.shape[2], classes)}
@@ -299,6 +325,8 @@ class Observer:
             found["auc"] = auc(scores, y)
         if "f1" in self._config.metrics:
             found["f1"] = f1(predicted, y, classes)
+        if "log-loss" in self._config.metrics:
+            found["log_loss"] = log_loss(scores, y, layer.probabilities == "each")
         return found
 
     def _of_one_node(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
@@ -355,7 +383,11 @@ def _numpy_blas() -> Any:
 
 
 def predict(
-    layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32], threads: int
+    layer: Learner[Any],
+    holders: NDArray[np.int32],
+    x: NDArray[np.float32],
+    threads: int,
+    nodes: NDArray[np.int32] | None = None,
 ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int32]]]:
     """Return the scores of all test records, and classes predicted in other ways.
 
@@ -363,15 +395,17 @@ def predict(
     """
     parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
     with _numpy_blas().limit(limits=1, user_api="blas"):
-        scores = np.concatenate(in_threads(threads, lambda part: _finite_scores(layer, nodes, part), parts))
-        others = in_threads(threads, lambda part: layer.others(nodes, part), parts)
+        scores = np.concatenate(in_threads(threads, lambda part: _finite_scores(layer, holders, nodes, part), parts))
+        others = in_threads(threads, lambda part: layer.others(holders, part), parts)
     return scores, {name: np.concatenate([part[name] for part in others]) for name in others[0]}
 
 
-def _finite_scores(layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _finite_scores(
+    layer: Learner[Any], holders: NDArray[np.int32], nodes: NDArray[np.int32] | None, x: NDArray[np.float32]
+) -> NDArray[np.float32]:
     """Return the scores; refuse an overflow, which can happen although model and record are finite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = layer.scores(nodes, x)
+        scores = layer.scores(holders, x) if nodes is None else layer.scores_for(holders, nodes, x)
     if not np.isfinite(scores).all():
         what = "the scores of its models overflow: the model or the records are too large for single precision"
         raise UserError(what, key=layer.name, hint=ROOM)

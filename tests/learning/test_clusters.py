@@ -137,7 +137,9 @@ def test_mutual_information_is_that_of_scikit_learn(seed, clusters, classes, rec
 
 def test_a_layer_of_clusters_has_no_error_and_finds_the_two_gaussians():
     tree = learning_tree(PEERS, GOLF | {"learner": "kmeans"}, cycles=60, number=200)
-    run = finished(tree | {"observe": {"every": 60, "nodes": "all", "metrics": ["auc", "roc"], "attacks": ["membership"]}})
+    run = finished(
+        tree | {"observe": {"every": 60, "nodes": "all", "metrics": ["auc", "roc"], "attacks": ["membership"]}}
+    )
     found = run.latest["golf"]
     assert not any(name.startswith(("error", "accuracy", "auc", "roc", "membership")) for name in found)
     assert found["nmi.mean"] > 0.5

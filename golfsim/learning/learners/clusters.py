@@ -118,8 +118,8 @@ def _scores(s, w, i, x, r, out, o, room):
 def assign(work, k):
     """Find the assignment of rows to columns with the smallest sum of costs: the Hungarian method in O(k³).
 
-    `work` holds the costs from place k on, row by row. The column of row c is written to place c. Behind the costs there
-    is room for six times k + 1 numbers (after Jonker & Volgenant 1987, with columns and rows numbered from 1).
+    `work` holds the costs from place k on, row by row. The column of row c is written to place c. Behind the costs
+    there is room for six times k + 1 numbers (after Jonker & Volgenant 1987, with columns and rows numbered from 1).
     """
     u = k + k * k
     v, row_of, way, least, used = u + k + 1, u + 2 * (k + 1), u + 3 * (k + 1), u + 4 * (k + 1), u + 5 * (k + 1)

@@ -25,8 +25,8 @@ class ObserveConfig(Settings):
     metrics: tuple[Literal["auc", "f1", "log-loss", "confusion", "roc", "mean-model", "optimum"], ...] = Field(
         (),
         description="metrics in addition to error and accuracy. “log-loss” is for learners whose scores are "
-        "logarithms of odds: logistic, softmax, mlp. The confusion matrix and the ROC curve are those "
-        "of one node. For layers that learn by gradient descent: the error of the mean of all models (“mean-model”), and "
+        "logarithms of odds: logistic, softmax, mlp. The confusion matrix and the ROC curve are those of one node. For "
+        "layers that learn by gradient descent: the error of the mean of all models (“mean-model”), and "
         "the error of, and the distance to, the optimum on the records that the layer learns from (“optimum”)",
     )
     test: Literal["all", "own"] = Field(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError
 from golfsim.data import loading, scaling
 from golfsim.data.placement import BySplit, FeatureSkewSplit, Placement, deciding, place, place_tests, skewed
+from golfsim.learning.linear import Descent
 from golfsim.network.transport import Transport
 from golfsim.network.world import World
 from golfsim.protocol.base import Protocol
@@ -60,7 +61,7 @@ def refuse_unfit_layers(layers: dict[str, Protocol[Any]], raw: RawRecords, task:
     """Refuse layers that cannot use the labels of the data or the models below, and an undefined log loss."""
     for layer in layers.values():
         below = [value for value in vars(layer.config).values() if isinstance(value, Protocol)]
-        able = isinstance(layer, Learner) and layer.task != "classes"  # a learner checks its labels itself
+        able = isinstance(layer, Descent)  # its learner checks the labels
         if task != "classification" and not able and (isinstance(layer, Learner) or raw in below):
             raise UserError(
                 f"“{layer.config.use}” needs records with classes; the labels of the data are "

@@ -17,7 +17,23 @@ TINY = 1e-8  # ε of Adam
 
 
 def add_gradient(rule: Rule, w: Any, i: Any, rows: Any, record: Any, out: Any) -> None:
-    """Add the gradient of the loss of a record at the model in row i to row 0 of `out`, by the learner's kernel."""
+    """Add the gradient of the loss of a record to row 0 of `out`, by the learner's kernel.
+
+    Parameters
+    ----------
+    rule : Rule
+        The update rule, which has the learner.
+    w : array of float32, shape (rows, numbers)
+        The models.
+    i : int
+        The row of the model.
+    rows : Rows
+        The records.
+    record : int
+        The record.
+    out : array of float32, shape (1, parameters)
+        The gradient; changed in place.
+    """
     learner = learner_of(rule)
     numbers = learner.Numbers(*rule.numbers)
     learner.gradient(numbers, w, i, rows.x, record, rows.label[record], out, rule.room.work)
@@ -45,6 +61,8 @@ def length_of(vector, l1):
 def mean_gradient(w, i, rows, first, stop, rule):
     """Write the mean gradient of records to the room of a rule; the gradient of each record is clipped if asked for.
 
+    A gradient that overflows cannot be clipped; it counts as zero, since a noisy sum with it would reveal its record.
+
     Parameters
     ----------
     w : array of float32, shape (rows, numbers)
@@ -69,8 +87,9 @@ def mean_gradient(w, i, rows, first, stop, rule):
             add_gradient(rule, w, i, rows, record, one)
             length = length_of(one, rule.steps.l1)
             factor = np.float32(clip / length) if length > clip else np.float32(1)
-            for f in range(mean.shape[1]):
-                mean[0, f] = fused(factor, one[0, f], mean[0, f])
+            if length < np.inf:
+                for f in range(mean.shape[1]):
+                    mean[0, f] = fused(factor, one[0, f], mean[0, f])
         else:
             add_gradient(rule, w, i, rows, record, mean)
     for f in range(mean.shape[1]):

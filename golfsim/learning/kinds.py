@@ -82,7 +82,7 @@ def _compiled_with_room(rule):
     if learner_of(rule).linear:
         return lambda rule: rule
 
-    def fresh(rule):
+    def fresh(rule: Any) -> Any:
         room = rule.room
         gradient, one, work = np.empty_like(room.gradient), np.empty_like(room.one), np.empty_like(room.work)
         new = Room(room.own, gradient, one, work, np.zeros(1, np.int64))

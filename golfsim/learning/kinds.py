@@ -15,7 +15,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from golfsim.core.kernels import OVERLOADED
+from golfsim.core.kernels import OVERLOADED, inlined
 
 PREFIX = "Kind_"
 _LEARNERS: dict[str, Any] = {}  # the class of each learner, by the name of its kind
@@ -82,13 +82,19 @@ def _compiled_with_room(rule):
     if learner_of(rule).linear:
         return lambda rule: rule
 
-    def fresh(rule: Any) -> Any:
-        room = rule.room
-        gradient, one, work = np.empty_like(room.gradient), np.empty_like(room.one), np.empty_like(room.work)
-        new = Room(room.own, gradient, one, work, np.zeros(1, np.int64))
-        return Rule(rule.kind, rule.one_by_one, rule.numbers, rule.steps, new)
-
-    return fresh
+    return lambda rule: Rule(
+        rule.kind,
+        rule.one_by_one,
+        rule.numbers,
+        rule.steps,
+        Room(
+            rule.room.own,
+            np.empty_like(rule.room.gradient),
+            np.empty_like(rule.room.one),
+            np.empty_like(rule.room.work),
+            np.zeros(1, np.int64),
+        ),
+    )
 
 
 def stand_at(rule: Rule, node: Any) -> None:
@@ -97,12 +103,14 @@ def stand_at(rule: Rule, node: Any) -> None:
         rule.room.node[0] = node
 
 
+@inlined
+def _stand(rule, node):
+    rule.room.node[0] = node
+
+
 @overload(stand_at, jit_options=OVERLOADED)
 def _compiled_stand_at(rule, node):
     if learner_of(rule).linear:
         return lambda rule, node: None
 
-    def stand(rule, node):
-        rule.room.node[0] = node
-
-    return stand
+    return lambda rule, node: _stand(rule, node)

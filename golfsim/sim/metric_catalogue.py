@@ -116,7 +116,7 @@ def _asked(scenario: Scenario, layer: base.Protocol[Any]) -> list[Metric]:
     absent = {metric.name for group, there in measured.items() if not there for metric in group}
     of_task = observers.BY_TASK.get(task, ()) if scenario.data is not None else ()
     absent |= {metric.name for metric in JUDGING if metric not in of_task}
-    if observe.test == "all":
+    if observe.test == "all" and task != "ratings":
         absent |= {metric.name for metric in JUDGING if metric.name.endswith(".worst_tenth")}
     absent |= {
         metric.name

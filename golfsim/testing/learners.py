@@ -22,6 +22,7 @@ from golfsim.learning.updates import update
 from golfsim.protocol.records import Rows
 from golfsim.testing.protocols import (
     DATA,
+    SUBJECT,
     Subject,
     any_number_of_threads,
     faults,
@@ -259,11 +260,24 @@ def learns_with_noise(case: Case) -> None:
     assert "no largest length" in told, f"noise in gradients that have no largest length is answered by {told}"
 
 
-ONCE = frozenset({"learns_in_golf", "learns_on_walks", "learns_with_noise"})  # the data decide about the classes
+def learns_among_adversaries(case: Case) -> None:
+    """Check that models stay finite where some nodes send noise, the negative of their model, or an old one."""
+    for kind in ("noise", "negative", "old"):
+        subject = _in_layer(case)
+        run = subject.finished(subject.tree(adversary=[{"kind": kind, "share": 0.2}]))
+        layer = run.layer(SUBJECT)
+        for name, array in layer.state().items():
+            finite = array.dtype.kind != "f" or np.isfinite(array).all()
+            assert finite, f"{name} is not finite among adversaries that send “{kind}”"
+
+
+ONCE = frozenset(
+    {"learns_in_golf", "learns_on_walks", "learns_with_noise", "learns_among_adversaries"}
+)  # the data decide about the classes
 LEARNER_CHECKS: dict[str, Callable[[Case], None]] = {
     check.__name__: check
     for check in (
         updates_change_only_the_result, nothing_to_learn_from, scores_fill_their_row, merging_changes_one_model,
-        no_step_is_longer_than_stated, learns_in_golf, learns_on_walks, learns_with_noise,
+        no_step_is_longer_than_stated, learns_in_golf, learns_on_walks, learns_with_noise, learns_among_adversaries,
     )
 }  # fmt: skip

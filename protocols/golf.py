@@ -1107,8 +1107,8 @@ class Golf(Descent[GolfConfig]):
         as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
 
     def value_width(self, second: bool) -> int:
-        """Return the number of weights of a model."""
-        return self.config.records.models * self.config.records.features
+        """Return the number of numbers of a model."""
+        return int(np.prod(self.config.learner.shape(self._shape_of_records())))
 
     def values(self, world: World, nodes: NDArray[np.int32], second: bool) -> NDArray[np.float64]:
         """Return the models of these nodes."""
@@ -1154,7 +1154,7 @@ class Golf(Descent[GolfConfig]):
         total = np.zeros((len(x), nodes.size, max(models, 2)), np.int32)
         sums = np.zeros((len(x), nodes.size, models))
         for place in range(self.config.cache):
-            scores = self.scores_by(self.cache[nodes, place], x)
+            scores = self.scores_by(self.cache[nodes, place], x, nodes)
             there = self.cached[nodes] > place
             total += (self.classes(scores, nodes, x)[..., None] == np.arange(max(models, 2))) & there[:, None]
             if self.tie == "by-score":

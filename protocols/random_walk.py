@@ -260,6 +260,7 @@ class Walk(Descent[C]):
     """The base class of all walks."""
 
     accepts = frozenset({"loss", "delay", "partition"})
+    at_nodes = False
     metrics: ClassVar[tuple[Metric, ...]] = (
         *Descent.metrics,
         Metric("walkers", "The number of walkers that are not lost.", "walkers"),

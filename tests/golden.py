@@ -23,6 +23,8 @@ PACKAGES = ("numpy", "numba", "llvmlite", "scipy")
 CHURN = {"kind": "rate", "leave": 0.1, "rejoin": 0.5}
 SPAM = {"set": "spambase", "train": 122, "test": 200, "scale": ["minmax", "l1"]}
 THREE = {"set": "segmentation", "train": 122, "test": 200, "scale": ["minmax", "l2"]}
+PLANE = {"set": "plane", "train": 122, "test": 200, "scale": ["l1"]}
+RATED = {"set": "ratings", "train": 300, "test": 100}
 OBSERVE = {"every": 100, "nodes": 20}
 LONG = {"cycles": 300, "observe": OBSERVE}
 SHORT = {"cycles": 8, "observe": {"every": 4, "nodes": 10}}
@@ -99,6 +101,49 @@ MORE = {
             epsilon=50.0,
             schedule={"kind": "uniform", "visits": 50},
         ),
+    ),
+    "golf, kmeans, matched": lambda: learning(
+        VIEWS, golf(learner={"use": "kmeans", "clusters": 4, "window": 20}, variant="mu"), data=THREE, **SESSIONS
+    ),
+    "golf, centroid, own test records": lambda: learning(
+        PEERS,
+        golf(learner="centroid", variant="um"),
+        golf(name="odds", learner="logistic"),
+        data=THREE,
+        nodes={"records": 2, "split": {"kind": "label-skew", "alpha": 0.5}},
+        observe=OBSERVE | {"test": "own"},
+    ),
+    "golf, softmax, log loss": lambda: learning(
+        PEERS,
+        golf(learner="softmax"),
+        golf(name="odds", learner="logistic"),
+        data=THREE,
+        observe=OBSERVE | {"metrics": ["log-loss"]},
+    ),
+    "golf, linear regression with noise": lambda: learning(
+        PEERS,
+        golf(
+            learner={"use": "linear_regression", "clip": 1.0},
+            epsilon=50.0,
+            schedule={"kind": "uniform", "visits": 50},
+        ),
+        data=PLANE,
+    ),
+    "golf, matrix factorisation": lambda: learning(
+        VIEWS,
+        golf(learner={"use": "matrix_factorisation", "rank": 2, "fade": 0.01}, **{"lambda": 0.05}),
+        data=RATED,
+        nodes={"split": {"kind": "by", "column": "user"}},
+        cycles=60,
+        observe={"every": 20, "nodes": 20},
+    ),
+    "random_walk, matrix factorisation": lambda: learning(
+        PEERS,
+        golf(use="random_walk", learner={"use": "matrix_factorisation", "rank": 2}, walkers=3, hops=3),
+        data=RATED,
+        nodes={"split": {"kind": "by", "column": "user"}},
+        cycles=60,
+        observe={"every": 20, "nodes": 20},
     ),
     "golf, softmax, three classes": lambda: learning(
         PEERS, golf(learner={"use": "softmax", "rate": 0.5, "fade": 0.01}, batch="one-by-one"), data=THREE

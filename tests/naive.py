@@ -11,6 +11,7 @@ HDJ21 is Hegedűs, Danner & Jelasity, "Decentralized learning works: an empirica
 federated learning", 2021; not at hand either, read in GoLF (PartitionedLogReg).
 """
 
+import collections
 import copy
 import hashlib
 import itertools
@@ -2074,3 +2075,93 @@ def turn_times(key, node, joined, online, *, period, random_phase=False, jitter=
         k = 0 if fixed else number
         size = normal(draw(key, k, node, 0), draw(key, k, node, 1)) if jitter else 0.0
         time += period * max(1 + jitter * size, 0.5)
+# Clusters (Berta, Hegedűs & Ormándi 2014; the rules of GoLF's program)
+
+
+def k_means(centroids, records, share):
+    """Online k-means: the first k different records become centroids, then the nearest one moves to each record."""
+    centroids = list(centroids)
+    for x in records:
+        missing = [c for c, one in enumerate(centroids) if one is None]
+        if missing:
+            if not any(one is not None and (one == x).all() for one in centroids):
+                centroids[missing[0]] = np.array(x)
+        else:
+            c = min(range(len(centroids)), key=lambda c: sum((centroids[c] - x) ** 2))
+            centroids[c] = (1 - share) * centroids[c] + share * x
+    return centroids
+
+
+def best_matching(mine, theirs):
+    """The order of their centroids with the smallest sum of squared distances to mine, by trying all orders."""
+    apart = [[sum((a - b) ** 2) for b in theirs] for a in mine]
+    orders = itertools.permutations(range(len(mine)))
+    return min(orders, key=lambda order: sum(apart[c][d] for c, d in enumerate(order)))
+
+
+def mutual_information(one, other):
+    """Normalised mutual information of two lists of labels, by the sums of its definition."""
+    n = len(one)
+    p, q = collections.Counter(one), collections.Counter(other)
+    shared = sum(
+        c / n * math.log(c * n / (p[a] * q[b]))
+        for (a, b), c in collections.Counter(zip(one, other, strict=True)).items()
+    )
+    entropy = [-sum(c / n * math.log(c / n) for c in counts.values()) for counts in (p, q)]
+    return max(shared, 0) / (sum(entropy) / 2) if sum(entropy) > 0 else 1.0
+
+
+# Nearest class means, linear regression, matrix factorisation
+
+
+def closeness_to_means(x, y, weight, classes, one):
+    """μ·x − |μ|²/2 for each class, None without records; the estimate of |μ|² has no bias if there are two records."""
+    found = []
+    for c in range(classes):
+        mine = [(w, v) for w, v, label in zip(weight, x, y, strict=True) if label == c]
+        n, squares = sum(w for w, _ in mine), sum(w * w for w, _ in mine)
+        if not mine:
+            found.append(None)
+            continue
+        total = sum(w * v for w, v in mine)
+        if len(mine) == 1:
+            length = total @ total / n**2
+        else:
+            length = max((total @ total - sum(w * w * (v @ v) for w, v in mine)) / (n * n - squares), 0)
+        found.append(total @ one / n - length / 2)
+    return found
+
+
+def difference_of_two(a, b):
+    """The score of class 1 of two: that of b less that of a; the class that is known if only one is."""
+    return (b is not None) - (a is not None) if a is None or b is None else b - a
+
+
+def regression_step(w, x, y, rate, lam):
+    """A step against the gradient of the mean of (w·x + b − y)²/2, and of λ|w|²/2."""
+    with_bias = [np.append(one, 1.0) for one in x]
+    slope = sum((w @ one - value) * one for one, value in zip(with_bias, y, strict=True)) / len(x)
+    return w - rate * (slope + lam * w)
+
+
+def rating(own, model, item):
+    """The rating that a user expects of an item: (vector, bias, known) and (vector, bias) per item."""
+    rank = len(own) - 2
+    vector, bias = model.reshape(-1, rank + 1)[item, :-1], model.reshape(-1, rank + 1)[item, -1]
+    return float(own[rank] + bias + own[:rank] @ vector)
+
+
+def factorise(own, model, items, ratings, rate, lam):
+    """A user's vector and the items' after a step per rating; the first bias is the mean of the user's ratings."""
+    own, rank = np.array(own, float), len(own) - 2
+    model = np.array(model, float).reshape(-1, rank + 1)
+    if not own[-1]:
+        own[rank], own[-1] = np.mean(ratings), 1
+    for item, value in zip(items, ratings, strict=True):
+        error = value - rating(own, model.ravel(), item)
+        user, film = own[:rank].copy(), model[item, :rank].copy()
+        own[:rank] += rate * (error * film - lam * user)
+        model[item, :rank] += rate * (error * user - lam * film)
+        own[rank] += rate * error
+        model[item, rank] += rate * (error - lam * model[item, rank])
+    return own, model.ravel()

@@ -6,6 +6,7 @@ cd benchmarks && asv run -E existing --set-commit-hash $(git rev-parse HEAD) && 
 from golfsim import bench
 from golfsim.bench.gossip import SIZES
 from golfsim.bench.start import MANY
+from golfsim.learning.loading import installed
 
 LONGEST = 3600  # seconds
 
@@ -141,6 +142,17 @@ class Strategies(Section):
 
     def track_fits_of_sklearn(self, rows):
         return next(row["× sklearn"] for row in rows if "× sklearn" in row)
+
+
+class Learners(Section):
+    section = "learners"
+    params = tuple(installed())
+    param_names = ("learner",)
+
+    def track_rate(self, rows, name):
+        return self.value(rows, "node-cycles/s", name=f"Golf, {name}")
+
+    track_rate.unit = "node-cycles/s"
 
 
 class Starts(Section):

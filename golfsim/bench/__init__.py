@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from golfsim.bench import gossip, start, strategies
+from golfsim.bench import gossip, learners, start, strategies
 from golfsim.bench.timing import Row
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
@@ -14,6 +14,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "averages": gossip.averages,
     "messages": gossip.messages,
     "models": gossip.large_models,
+    "learners": learners.learners,
     "observing": start.observing,
     "strategies": strategies.rows,
     "starts": start.starts,

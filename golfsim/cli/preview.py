@@ -39,7 +39,7 @@ def describe(scenario: Scenario) -> Description:
     classes: tuple[str, ...] = ()
     counts = np.zeros((world.nodes, 0), np.int64)
     if raw and scenario.data:
-        classes = loading.load(scenario.data, simulation.seed, scenario.folder).classes
+        classes = loading.load(scenario.data, simulation.seed, scenario.folder).classes or ("(numbers)",)
         counts = raw.class_counts()[np.argsort(world.label)]
     online, came = [], []
     for _ in range(scenario.cycles):

@@ -25,8 +25,9 @@ Numbers = NDArray[np.float64]
 FEW = 5  # seeds and blocks that are listed
 SENT = ("messages.sent", "bytes.sent")
 WORDS: dict[Better, set[str]] = {
-    "lower": {"error", "loss", "risk", "messages", "bytes", "spent", "advantage", "lost", "label", "dead", "stale"},
-    "higher": {"accuracy", "auc", "f1"},
+    "lower": {"error", "loss", "risk", "messages", "bytes", "spent", "advantage", "lost", "label", "dead", "stale"}
+    | {"rmse", "mae"},
+    "higher": {"accuracy", "auc", "f1", "nmi"},
 }  # for metrics that declare no direction, such as those of a user's own protocol
 
 

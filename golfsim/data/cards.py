@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.core.paths import shipped
+from golfsim.data.config import Task
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Card:
     sources: tuple[Mapping[str, Any], ...]
     details: Mapping[str, Any]
     stands_in_for: str = ""
+    task: Task = "classification"  # what the labels are
 
     @property
     def note(self) -> str:

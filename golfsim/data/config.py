@@ -11,6 +11,7 @@ from golfsim.core.settings import FileName, Settings
 
 Interval = tuple[float, float]
 Index = Annotated[int, Field(ge=0, lt=2**31)]
+Task = Literal["classification", "regression", "ratings"]
 MOST_CATEGORIES = 1000  # of a text column
 
 
@@ -25,6 +26,12 @@ class DataConfig(Settings):
     )
     format: Literal["csv", "parquet", "npz", "svmlight"] | None = Field(
         None, description="the format of `file` and `test_file`; default: their extension decides"
+    )
+    task: Task | None = Field(
+        None,
+        description="what the labels of `file` are: classes, numbers (“regression”), or “ratings” of items by users: "
+        "MovieLens' u.data, ratings.dat or ratings.csv, or a CSV file with the columns user, item and rating; default: "
+        "classes, or what the card of `set` states",
     )
     label: str | None = Field(None, description="the label column of `file` (CSV, Parquet); default: the last column")
     classes: tuple[str | int, ...] | None = Field(
@@ -100,6 +107,17 @@ class DataConfig(Settings):
             raise ValueError("expected either “set” or “file”")
         if self.format is not None and self.file is None:
             raise ValueError("format: requires file")
+        return self
+
+    @model_validator(mode="after")
+    def _labels(self) -> DataConfig:
+        if self.task is not None and self.set is not None:
+            raise ValueError("task: the card of the set states it; remove this key")
+        for key in ("classes",) if self.task == "regression" else ("classes", "label", "categories", "indices"):
+            if self.task in ("regression", "ratings") and getattr(self, key) is not None:
+                raise ValueError(f"{key}: not for task = “{self.task}”")
+        if self.task == "ratings" and self.scale:
+            raise ValueError("scale: ratings have no features to scale")
         return self
 
     @model_validator(mode="after")

@@ -42,11 +42,11 @@ class Unscaled:
     """Records as read from a source, before they are split and scaled."""
 
     x: NDArray[Any]
-    y: NDArray[np.int32]
+    y: NDArray[Any]  # codes of classes as int32, or numbers as float32
     features: tuple[str, ...]
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # empty if the labels are numbers
     test_x: NDArray[Any] | None = None
-    test_y: NDArray[np.int32] | None = None
+    test_y: NDArray[Any] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     test_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of test_x, if it exists
 
@@ -72,6 +72,8 @@ def read(config: DataConfig, folder: Path) -> Unscaled:
         paths.append(_existing(config.test_file, folder, "data.test_file"))
         if config.format is None and paths[0].suffix.lower() != paths[1].suffix.lower():
             _refuse("data.test_file", "the extensions of test_file and file differ", "use the same format for both")
+    if config.task == "ratings":
+        return _read_ratings(paths)
     form = public.form_of(paths[0].name, config.format)
     read_paths = _READERS.get(form or "")
     if read_paths is None:
@@ -157,7 +159,7 @@ def _read_table(paths: list[Path], config: DataConfig) -> Unscaled:
     names: list[str] = []
     for column in tables[0].columns:
         names += [f"{column}={value}" for value in categories[column]] if column in categories else [column]
-    found = _assembled(arrays, labels, tuple(names), columns[0], config.class_names, _sources(paths))
+    found = _assembled(arrays, labels, tuple(names), columns[0], config, _sources(paths))
     return replace(found, test_columns=columns[1] if columns[1:] else {})
 
 
@@ -320,7 +322,7 @@ def _read_npz(paths: list[Path], config: DataConfig) -> Unscaled:
             _refuse("data.file", what)
     names = tuple(f"x{column}" for column in range(pairs[0][0].shape[1]))
     sources = _sources([*paths, paths[0]] if own_test else paths)
-    return _assembled([x for x, _ in pairs], [y for _, y in pairs], names, {}, config.class_names, sources)
+    return _assembled([x for x, _ in pairs], [y for _, y in pairs], names, {}, config, sources)
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -364,7 +366,47 @@ def _read_svmlight(paths: list[Path], config: DataConfig) -> Unscaled:
     for (path, key), x in zip(_keys(paths), sparse, strict=False):
         _refuse_huge(path, DENSE_BYTES * x.shape[0] * x.shape[1], key)  # models need dense records
     names = tuple(f"x{column}" for column in range(sparse[0].shape[1]))
-    return _assembled([x.toarray() for x in sparse], labels, names, {}, config.class_names, _sources(paths))
+    return _assembled([x.toarray() for x in sparse], labels, names, {}, config, _sources(paths))
+
+
+# Ratings
+
+RATING_COLUMNS = {"user": ("user", "userId", "user_id"), "item": ("item", "movieId", "item_id"), "rating": ("rating",)}
+SEPARATORS = {".data": "\t", ".dat": "::"}  # of files without a header: user, item, rating, time
+
+
+def _read_ratings(paths: list[Path]) -> Unscaled:
+    """Read ratings; items get numbers in the order of their names, and users are a column to place records by."""
+    tables = [_opened(_ratings, path, key) for path, key in _keys(paths)]
+    items = np.unique(np.concatenate([item for _, item, _ in tables]))
+    x = [np.searchsorted(items, item).astype(np.float64)[:, None] for _, item, _ in tables]
+    y = [_quantities(rating, source) for (_, _, rating), source in zip(tables, _sources(paths), strict=True)]
+    found = Unscaled(x[0], y[0], ("item",), (), columns={"user": tables[0][0]})
+    return found if len(x) == 1 else replace(found, test_x=x[1], test_y=y[1], test_columns={"user": tables[1][0]})
+
+
+def _ratings(path: Path) -> tuple[NDArray[np.str_], NDArray[np.str_], NDArray[Any]]:
+    """Return the users, the items, which are numbered as texts, and the ratings of a file."""
+    import pandas as pd
+
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        table = pd.read_csv(path, skipinitialspace=True)
+    elif suffix in SEPARATORS:
+        table = pd.read_csv(path, sep=SEPARATORS[suffix], engine="python", header=None)
+        table.columns = [*RATING_COLUMNS, *map(str, table.columns[3:])][: table.shape[1]]
+    else:
+        valid = " ".join([".csv", *SEPARATORS])
+        raise UserError(f"{path.name} has an unknown format for ratings", hint=f"valid extensions: {valid}")
+    found = []
+    for column, known in RATING_COLUMNS.items():
+        name = next((one for one in known if one in table.columns), None)
+        if name is None:
+            raise UserError(f"there is no column for the {column}", hint=f"call it {' or '.join(known)}")
+        if table[name].isna().any() or table.empty:
+            raise UserError(f"column “{name}” has no value in some record", hint="remove the record")
+        found.append(table[name].to_numpy())
+    return public.texts(found[0]), public.texts(found[1]), found[2]
 
 
 # What all formats share
@@ -375,7 +417,7 @@ def _assembled(
     labels: list[NDArray[Any]],
     names: tuple[str, ...],
     columns: Mapping[str, NDArray[Any]],
-    classes: tuple[str, ...] | None,
+    config: DataConfig,
     sources: list[Source],
 ) -> Unscaled:
     """Return the records of one source, or of two, for training and for testing, with their labels as codes.
@@ -390,14 +432,17 @@ def _assembled(
         The names of the features.
     columns
         The text columns of the training records.
-    classes
-        The stated classes; None: those that occur in the training records.
+    config
+        The table `[data]`: what the labels are, and the stated classes, if any.
     sources
         The key and the file of each source.
     """
     for x, source in zip(arrays, sources, strict=True):
         _check_values(x, names, source.key)
-    if classes is None:
+    classes, y = config.class_names, list[NDArray[Any]]()
+    if config.task == "regression":
+        classes, y = (), [_quantities(part, source) for part, source in zip(labels, sources, strict=True)]
+    elif classes is None:
         values = _class_values(labels[0], "data.file")
         classes = tuple(map(public.named, values))
         y = [_indexed(part, values, source.key) for part, source in zip(labels, sources, strict=True)]
@@ -405,6 +450,20 @@ def _assembled(
         y = [_stated_codes(part, classes, source) for part, source in zip(labels, sources, strict=True)]
     raw = Unscaled(arrays[0], y[0], names, classes, columns=columns)
     return replace(raw, test_x=arrays[1], test_y=y[1]) if len(arrays) == 2 else raw
+
+
+def _quantities(labels: NDArray[Any], source: Source) -> NDArray[np.float32]:
+    """Return labels that are numbers."""
+    found = _comparable(labels, source.key)
+    if found.dtype.kind not in "biuf":
+        _refuse(
+            source.key, f"the label “{found[0]}” is no number", "set label = … to a column of numbers, or remove task"
+        )
+    with np.errstate(over="ignore"):
+        y = found.astype(np.float32)
+    if not np.isfinite(y).all():
+        _refuse(source.key, "a label is too large for single precision", "divide the labels by a number")
+    return y
 
 
 def _stated_codes(labels: NDArray[Any], classes: tuple[str, ...], source: Source) -> NDArray[np.int32]:
@@ -439,7 +498,7 @@ def _class_values(labels: NDArray[Any], key: str) -> NDArray[Any]:
         _refuse(
             key,
             f"the label is a quantity ({values[0]:g} … {values[-1]:g}), not a class",
-            "set label = … to the right column",
+            "set label = … to the right column, or task = “regression”",
         )
     return values
 

@@ -1,6 +1,6 @@
 """Generate data sets: `random` (Hegedűs & Jelasity 2017), `separable` and `inseparable` (Veldhuizen 2020).
 
-`mooc` has its own module.
+`plane` has numbers for labels, and `ratings` the ratings of items by users. `mooc` has its own module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Points = tuple[NDArray[np.float64], NDArray[np.int32]]
+from golfsim.core.errors import UserError
+
+Points = tuple[NDArray[np.float64], NDArray[Any]]
 
 
 def two_gaussians(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
@@ -71,6 +73,50 @@ def _along(x: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np
     return product(x, direction[None])[:, 0]
 
 
+def plane(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
+    """Draw points uniformly, with a number per point: a linear function of its features, and noise."""
+    from golfsim.core.maths import product
+
+    weights = np.array([details["weights"]], np.float64)
+    x = rng.random((records, weights.shape[1]))
+    noise = details["sigma"] * rng.standard_normal(records)
+    return x, (product(x, weights)[:, 0] + details["intercept"] + noise).astype(np.float32)
+
+
+def ratings(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
+    """Draw pairs of a user and an item, each pair once, with a rating.
+
+    Item number r is chosen in proportion to 1/(r + 1)^popularity. The rating is rounded to halves from 1 to 5.
+    """
+    from golfsim.core.maths import power_of
+
+    users, items, rank = details["users"], details["items"], details["rank"]
+    if records > users * items // 4:
+        what = f"{users} users cannot rate {items} items {records} times: at most a quarter of all pairs is rated"
+        raise UserError(what, key="data.train", hint=f"use at most {users * items // 4} records")
+    edges = np.cumsum(1.0 / power_of(np.arange(1, items + 1), details["popularity"]))
+    pairs = np.empty(0, np.int64)
+    while pairs.size < records:
+        user = rng.integers(0, users, 2 * records)
+        item = np.minimum(np.searchsorted(edges, rng.random(2 * records) * edges[-1]), items - 1)
+        pairs = np.concatenate([pairs, user * items + item])
+        _, first = np.unique(pairs, return_index=True)
+        pairs = pairs[np.sort(first)]
+    user, item = np.divmod(pairs[:records], items)
+    biases = (
+        scale * rng.standard_normal(size)
+        for size, scale in ((users, details["user_bias"]), (items, details["item_bias"]))
+    )
+    of_user, of_item = biases
+    tastes, traits = rng.standard_normal((users, rank)), rng.standard_normal((items, rank))
+    fit = np.zeros(records)
+    for part in range(rank):
+        fit += tastes[user, part] * traits[item, part]
+    found = details["mean"] + of_user[user] + of_item[item] + details["taste"] * fit / math.sqrt(rank)
+    found += details["noise"] * rng.standard_normal(records)
+    return np.stack([user, item], axis=1).astype(np.float64), np.clip(np.rint(2 * found) / 2, 1, 5).astype(np.float32)
+
+
 def course(records: int, rng: np.random.Generator, details: Mapping[str, Any]) -> Points:
     """Generate the students of a course; its modules are imported only when they are needed."""
     from golfsim.data.course import generated
@@ -83,6 +129,8 @@ GENERATORS: dict[str, Callable[[int, np.random.Generator, Mapping[str, Any]], Po
     "separable": separable,
     "inseparable": inseparable,
     "mooc": course,
+    "plane": plane,
+    "ratings": ratings,
 }
 
 
@@ -92,4 +140,4 @@ def features_of(reader: str, number: int) -> tuple[str, ...]:
         from golfsim.data.course import generated
 
         return generated.FEATURIZER.names
-    return tuple(f"x{column}" for column in range(number))
+    return ("item",) if reader == "ratings" else tuple(f"x{column}" for column in range(number))

@@ -22,7 +22,7 @@ from golfsim.core.paths import private
 from golfsim.core.words import counted
 from golfsim.data import array_cache, files, public
 from golfsim.data.cards import Card, card_of, cards, data_folder
-from golfsim.data.config import DataConfig
+from golfsim.data.config import DataConfig, Task
 from golfsim.data.fetch import complete, folder_of
 from golfsim.data.files import Unscaled
 from golfsim.data.generate import GENERATORS, features_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Card", "Dataset", "cards", "load"]
 
 # Bytes per feature of a generated record, with its scaled copy, while the set is generated
-DRAWN_BYTES = {"random": 20, "separable": 38, "inseparable": 38, "mooc": 2640}
+DRAWN_BYTES = {"random": 20, "separable": 38, "inseparable": 38, "mooc": 2640, "plane": 20, "ratings": 200}
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Dataset:
 
     name: str
     x: NDArray[np.float32]
-    y: NDArray[np.int32]
+    y: NDArray[Any]  # codes of classes as int32, or numbers as float32
     test_x: NDArray[np.float32]
-    test_y: NDArray[np.int32]
+    test_y: NDArray[Any]
     features: tuple[str, ...]
     classes: tuple[str, ...]
     digest: str
@@ -57,6 +57,8 @@ class Dataset:
     test_columns: Mapping[str, NDArray[Any]]
     note: str = ""  # shown in every figure
     steps: tuple[Step, ...] = ()  # the scaling steps
+    task: Task = "classification"
+    items: int = 0  # of ratings
 
 
 def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
@@ -77,11 +79,15 @@ def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
         train, test = _split(raw, config, held_out, overlap, _generator(seed, "split"))
     if not len(test):
         raise UserError("no records are left for testing", key="data.test", hint="use a larger number or share")
-    if len(np.unique(raw.y[train])) < 2:
+    task = task_of(config)
+    if task == "classification" and len(np.unique(raw.y[train])) < 2:
         what = f"all training records ({len(train)}) belong to one class"
         raise UserError(what, key="data.train", hint="use more training records")
     test_x, test_y = (raw.x, raw.y) if raw.test_x is None or raw.test_y is None else (raw.test_x, raw.test_y)
     test_columns = raw.columns if raw.test_y is None else raw.test_columns
+    if task == "ratings" and config.scale:
+        raise UserError("ratings have no features to scale", key="data.scale", hint="remove scale")
+    items = max(int(x.max(initial=-1)) + 1 for x in (raw.x, test_x)) if task == "ratings" else 0
     steps = scaling_steps(config, card, raw, train)
     return Dataset(
         name=config.set or Path(config.file or "").stem,
@@ -96,7 +102,14 @@ def load(config: DataConfig, seed: int, folder: Path, run: int = 1) -> Dataset:
         test_columns={name: values[test] for name, values in test_columns.items()},
         note=card.note if card else "",
         steps=tuple(steps),
+        task=task,
+        items=items,
     )
+
+
+def task_of(config: DataConfig) -> Task:
+    """Return what the labels are."""
+    return card_of(config.set).task if config.set is not None else config.task or "classification"
 
 
 def _generator(seed: int, purpose: str) -> np.random.Generator:
@@ -117,7 +130,7 @@ def digest(config: DataConfig, folder: Path) -> str:
     """
     card = card_of(config.set) if config.set is not None else None
     found = "generated" if card and card.kind == "generated" else _read(card, config, folder).digest()
-    told = (card.records, card.classes, card.held_out, card.bounds, card.details, card.note) if card else None
+    told = (card.records, card.classes, card.held_out, card.bounds, card.details, card.note) if card else config.task
     return f"{found} {hashlib.sha256(repr(told).encode()).hexdigest()}"
 
 
@@ -141,6 +154,23 @@ def shape(config: DataConfig, folder: Path) -> tuple[int, int, int]:
         return config.train or card.records, card.features, len(card.classes)
     raw = _read(None, config, folder)
     return config.train or len(raw.y), raw.x.shape[1], len(raw.classes)
+
+
+def items(config: DataConfig, folder: Path) -> int:
+    """Return the number of items that are rated; 0 unless labels are ratings."""
+    if task_of(config) != "ratings":
+        return 0
+    card = card_of(config.set) if config.set is not None else None
+    return int(card.details["items"]) if card else int(_read(None, config, folder).x.max()) + 1
+
+
+def values_of(config: DataConfig, column: str, folder: Path) -> int | None:
+    """Return the number of values of a column, or None if it is not known without generating the records."""
+    card = card_of(config.set) if config.set is not None else None
+    if card and card.kind == "generated":
+        return int(card.details["users"]) if card.task == "ratings" else None
+    columns = _read(card, config, folder).columns
+    return len(np.unique(columns[column])) if column in columns else None
 
 
 def kind(config: DataConfig) -> Literal["file", "bundled", "computed", "installed", "generated", "fetched", "missing"]:
@@ -217,7 +247,7 @@ def _key(card: Card | None, config: DataConfig, folder: Path) -> Key:
         place = folder_of(card) if card.kind == "fetched" else data_folder()
         return ("card", card.name, str(place), *(_version_of(place / str(file["name"])) for file in card.files))
     files = [folder / name for name in (config.file, config.test_file) if name is not None]
-    stated = (config.label, config.class_names, config.categories, config.indices)
+    stated = (config.task, config.label, config.class_names, config.categories, config.indices)
     return ("file", repr(stated), *(_version_of(file) for file in files))
 
 
@@ -287,7 +317,9 @@ def _drawn(name: str, records: int, seed: int) -> Unscaled:
     x, y = GENERATORS[card.reader](records, _generator(seed, "generate"), card.details)
     for array in (x, y):
         array.setflags(write=False)
-    return Unscaled(x, y, features_of(card.reader, x.shape[1]), card.classes)
+    columns = {"user": x[:, 0].astype(np.int64)} if card.task == "ratings" else {}
+    x = x[:, 1:] if columns else x
+    return Unscaled(x, y, features_of(card.reader, x.shape[1]), card.classes, columns=columns)
 
 
 def forget_drawn() -> None:

@@ -246,7 +246,7 @@ class Placement:
 
 def place(
     config: NodesConfig,
-    y: NDArray[np.int32],
+    y: NDArray[Any],
     classes: tuple[str, ...],
     columns: Mapping[str, NDArray[Any]],
     seed: int,
@@ -259,7 +259,7 @@ class _Placer:
     def __init__(
         self,
         config: NodesConfig,
-        y: NDArray[np.int32],
+        y: NDArray[Any],
         classes: tuple[str, ...],
         columns: Mapping[str, NDArray[Any]],
         seed: int,
@@ -276,6 +276,9 @@ class _Placer:
 
     def placement(self) -> Placement:
         split = self.config.split
+        if not self.classes and isinstance(split, LabelSkewSplit | ClassesPerNodeSplit | GroupsSplit):
+            what = f"the labels are numbers, so records cannot be placed by classes (“{split.kind}”)"
+            raise UserError(what, key="nodes.split", hint="use “iid”, “feature-skew” or “by”")
         if isinstance(split, ClassesPerNodeSplit):
             return self._by_classes(split.classes)
         if isinstance(split, BySplit):
@@ -412,6 +415,41 @@ class _Placer:
         order = self.shuffled[np.argsort(group_of[self.shuffled], kind="stable")]
         sizes = [apportion(int(total), np.ones(n)) for total, n in zip(totals, nodes, strict=True)]
         return Placement(order, np.concatenate(sizes), np.repeat(np.arange(values.size), nodes))
+
+
+def place_tests(placement: Placement, known: tuple[NDArray[Any], NDArray[Any]], seed: int) -> NDArray[np.int32]:
+    """Return the node that each test record belongs to: that of a random training record with the same value.
+
+    So a node's test records have the classes of its training records. Each training record is drawn at most once until
+    all with its value have been. A test record whose value no training record has belongs to no node: −1.
+
+    Parameters
+    ----------
+    placement : Placement
+        Where the training records are.
+    known : pair of arrays
+        What decides, of the training records and of the test records: their classes, or a column (`deciding`).
+    seed : int
+        The seed of the run.
+    """
+    train, test = known
+    holder = np.repeat(np.arange(placement.counts.size), placement.counts)
+    value = train[placement.rows]
+    order = rng.permutation(rng.key(seed, "nodes", "tests"), 0, value.size)
+    node = np.full(test.size, -1, np.int32)
+    for one in np.unique(test):
+        mine, there = np.flatnonzero(test == one), holder[order[value[order] == one]]
+        if there.size:
+            node[mine] = np.resize(there, mine.size)
+    return node
+
+
+def deciding(config: NodesConfig, y: NDArray[Any], columns: Mapping[str, NDArray[Any]], classes: int) -> NDArray[Any]:
+    """Return what decides to which nodes records go: the column of a split by one, else their classes, if any."""
+    split = config.split
+    if isinstance(split, BySplit):
+        return columns[split.column]
+    return y if classes else np.zeros(len(y), np.int32)
 
 
 def apportion(total: int, shares: Floats) -> Ints:

@@ -15,6 +15,8 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from golfsim.core.kernels import OVERLOADED, inlined
+
 PREFIX = "Kind_"
 _LEARNERS: dict[str, Any] = {}  # the class of each learner, by the name of its kind
 
@@ -36,6 +38,7 @@ class Room(NamedTuple):
     gradient: NDArray[np.float32]  # [1, parameters]
     one: NDArray[np.float32]  # [1, parameters]: the gradient of one record
     work: NDArray[np.float32]  # [1, numbers]
+    node: NDArray[np.int64]  # [1]: the node that updates or predicts, whose row of `own` a kernel may use
 
 
 @cache
@@ -70,7 +73,8 @@ def with_room(rule: Rule) -> Rule:
 
 
 def _fresh(room: Room) -> Room:
-    return Room(room.own, np.empty_like(room.gradient), np.empty_like(room.one), np.empty_like(room.work))
+    gradient, one, work = (np.empty_like(part) for part in (room.gradient, room.one, room.work))
+    return Room(room.own, gradient, one, work, np.zeros(1, np.int64))
 
 
 @overload(with_room)
@@ -78,9 +82,35 @@ def _compiled_with_room(rule):
     if learner_of(rule).linear:
         return lambda rule: rule
 
-    def fresh(rule: Any) -> Any:
-        room = rule.room
-        new = Room(room.own, np.empty_like(room.gradient), np.empty_like(room.one), np.empty_like(room.work))
-        return Rule(rule.kind, rule.one_by_one, rule.numbers, rule.steps, new)
+    return lambda rule: Rule(
+        rule.kind,
+        rule.one_by_one,
+        rule.numbers,
+        rule.steps,
+        Room(
+            rule.room.own,
+            np.empty_like(rule.room.gradient),
+            np.empty_like(rule.room.one),
+            np.empty_like(rule.room.work),
+            np.zeros(1, np.int64),
+        ),
+    )
 
-    return fresh
+
+def stand_at(rule: Rule, node: Any) -> None:
+    """Tell the kernels of a learner which node updates or predicts; linear learners need not know."""
+    if rule.room != ():
+        rule.room.node[0] = node
+
+
+@inlined
+def _stand(rule, node):
+    rule.room.node[0] = node
+
+
+@overload(stand_at, jit_options=OVERLOADED)
+def _compiled_stand_at(rule, node):
+    if learner_of(rule).linear:
+        return lambda rule, node: None
+
+    return lambda rule, node: _stand(rule, node)

@@ -13,7 +13,7 @@ from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.simd import dot
-from golfsim.learning.kinds import Rule, with_room
+from golfsim.learning.kinds import Rule, stand_at, with_room
 from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.loading import Learns
 from golfsim.learning.online import Shape
@@ -93,7 +93,7 @@ F = TypeVar("F", np.float32, np.float64)
 
 
 @kernel
-def fill_scores(w, x, rule, out):
+def fill_scores(w, x, rule, nodes, out):
     """Compute the scores of records by the models in the rows of w, with the learner's kernel.
 
     Parameters
@@ -104,12 +104,15 @@ def fill_scores(w, x, rule, out):
         The records.
     rule : Rule
         The rule with the learner and its numbers.
+    nodes : array of int, shape (models,)
+        The node that predicts with each model, for learners that keep something at nodes.
     out : array of float32, shape (records · models, scores)
         The scores; filled here.
     """
     own = with_room(rule)
     for r in range(x.shape[0]):
         for i in range(w.shape[0]):
+            stand_at(own, nodes[i])
             scores_of(own, w, i, x, r, out, r * w.shape[0] + i)
 
 
@@ -126,6 +129,7 @@ class Descent(Learner[D]):
     def allocate(self, world: World, holders: int) -> None:
         """Allocate the first models of a number of holders, and what each node keeps."""
         config = self.config
+        config.learner.check_labels(config.records, self.name)
         config.learner.fits(config.records, self.name)
         self._seen = self._shape_of_records()
         self._initial = config.learner.initial(self._seen, self.key("initial"))
@@ -163,9 +167,15 @@ class Descent(Learner[D]):
         """What the scores are for."""
         return self.config.learner.task
 
+    @property
+    def probabilities(self) -> Literal["", "each", "all"]:
+        """Whether scores are logarithms of odds; linear models have one for each class against the others."""
+        learner = self.config.learner
+        return "" if not learner.probabilities else "each" if learner.linear else "all"
+
     def _shape_of_records(self) -> Shape:
         records = self.config.records
-        return Shape(records.features, records.classes, records.models)
+        return Shape(records.features, records.classes, records.models, records.items)
 
     def rule(self) -> Rule:
         """Return the update rule; the first call chooses λ and t₀ if they follow from published records."""
@@ -229,14 +239,26 @@ class Descent(Learner[D]):
 
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the scores of the models of these nodes."""
-        return self.scores_by(self.models(nodes), x)
+        return self.scores_by(self.models(nodes), x, nodes if self.at_nodes else None)
 
-    def scores_by(self, models: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the scores [records, holders, scores] of records by some models [holders, rows, numbers]."""
+    def scores_for(
+        self, holders: NDArray[np.int32], nodes: NDArray[np.int32], x: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the scores of the models of some holders, as nodes predict that may keep something beside a model."""
+        return self.scores_by(self.models(holders), x, nodes)
+
+    def scores_by(
+        self, models: NDArray[np.float32], x: NDArray[np.float32], nodes: NDArray[np.int32] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the scores [records, holders, scores] of records by some models [holders, rows, numbers].
+
+        `nodes` are those that predict; a learner that keeps something at nodes needs them.
+        """
         if self.config.learner.linear:
             return score(models, x)
         out = np.empty((len(x), len(models), self.answers()), np.float32)
-        fill_scores(linear(models), x, self.rule(), out.reshape(-1, out.shape[-1]))
+        nodes = np.zeros(len(models), np.int32) if nodes is None else nodes
+        fill_scores(linear(models), x, self.rule(), nodes, out.reshape(-1, out.shape[-1]))
         return out
 
     def ages(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:

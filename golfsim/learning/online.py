@@ -28,7 +28,8 @@ from golfsim.protocol.symbols import are_symbols
 if TYPE_CHECKING:
     from golfsim.protocol.records import Records
 
-Task = Literal["classes", "clusters"]
+Task = Literal["classes", "clusters", "numbers", "ratings"]
+LABELS = {"classes": "classes", "clusters": "classes, to judge clusters by", "numbers": "numbers", "ratings": "ratings"}
 
 
 class LearnerConfig(Settings):
@@ -53,6 +54,7 @@ class Shape(NamedTuple):
     features: int
     classes: int
     models: int  # the number of linear models that separate the classes
+    items: int = 0  # that are rated, if labels are ratings
 
 
 class OnlineLearner(Generic[C]):
@@ -68,6 +70,7 @@ class OnlineLearner(Generic[C]):
     Numbers: ClassVar[type[Any]] = Regularised
     linear: ClassVar[bool] = False
     task: ClassVar[Task] = "classes"  # what the scores are for
+    probabilities: ClassVar[bool] = False  # whether scores are logarithms of odds, so that there is a log loss
     uses: ClassVar[frozenset[str]] = frozenset()  # the settings of layers that it uses: lambda, offset
     update: ClassVar[Any] = None
     scores: ClassVar[Any] = None
@@ -119,6 +122,18 @@ class OnlineLearner(Generic[C]):
                 hint='use a linear learner, or mode = "label+features" of data_perturbation',
             )
 
+    def check_labels(self, records: Records[Any], layer: str) -> None:
+        """Refuse records whose labels are of another kind than those that it learns from."""
+        there = "ratings" if records.items else "classes" if records.classes else "numbers"
+        if there != ("classes" if self.task == "clusters" else self.task):
+            fitting = {"classes": "pegasos", "numbers": "linear_regression", "ratings": "matrix_factorisation"}[there]
+            raise UserError(
+                f"“{self.config.use}” needs labels that are {LABELS[self.task]}; those of the data are {there}",
+                key=f"{layer}.learner",
+                hint=f"use learner = “{fitting}”, or set task in [data] if the labels are something else",
+                docs="learners",
+            )
+
     def steps(self, lam: float, norm: str) -> Any:
         """Return how a gradient changes a model, if it has one."""
         return ()
@@ -134,6 +149,7 @@ class OnlineLearner(Generic[C]):
             np.zeros((1, width), np.float32),
             np.zeros((1, width), np.float32),
             np.zeros((1, self.room(records)), np.float32),
+            np.zeros(1, np.int64),
         )
         return Rule(self._kind, one_by_one, numbers, self.steps(lam, norm), room)
 

@@ -17,7 +17,7 @@ from numba.extending import overload
 from golfsim.core.kernels import OVERLOADED, inlined, leaf
 from golfsim.core.simd import fused
 from golfsim.learning.gradients import descend, mean_gradient
-from golfsim.learning.kinds import Rule, learner_of
+from golfsim.learning.kinds import Rule, learner_of, stand_at
 from golfsim.privacy.ledger import Budget, may_visit, spend
 from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.privacy.noise import add_gamma_norm, add_laplace
@@ -333,6 +333,7 @@ def _update_linear(w, start, age, rows, node, rule, out):
 def _update_any(w, start, age, rows, node, rule, out):
     first, stop = rows.first[node], rows.stop[node]
     copy_model(w, start, out)
+    stand_at(rule, node)
     if rule.one_by_one:
         return _amend_any(out, 0, 1, age, rows, first, stop, rule)
     if first < stop:
@@ -439,7 +440,8 @@ def _noisy_never(w, start, age, rows, node, rule, noise, budget, epsilon, out):
 def _noisy(rule: Any) -> Any:
     """Return the noisy update of a learner; layers refuse noise for a learner whose gradient has no bound."""
     learner = learner_of(rule)
-    return _noisy_linear if learner.linear else _noisy_descent if learner.gradient is not None else _noisy_never
+    by_gradient = getattr(learner, "gradient", None) is not None
+    return _noisy_linear if learner.linear else _noisy_descent if by_gradient else _noisy_never
 
 
 def noisy_update(
@@ -560,4 +562,5 @@ def learn_in_place(w, start, age, rows, node, rule, noise, budget, fresh):
         age = learn(w, start, age, rows, node, rule, noise, budget, fresh)
         keep_model(fresh, w, start)
         return age
+    stand_at(rule, node)
     return amend(w, start, models, age, rows, first, stop, rule)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,27 @@ Tie = Literal["last", "first", "random", "by-score"]
 class Learner(Protocol[C]):
     """A layer whose nodes have models."""
 
+    at_nodes: ClassVar[bool] = True  # whether the model of holder i is that of node i
+
+    @property
+    def probabilities(self) -> Literal["", "each", "all"]:
+        """Whether scores are logarithms of odds: those of each class against the others, or those of all classes."""
+        return ""
+
+    @property
+    def task(self) -> str:
+        """What the scores are for: “classes”, or what a learner states."""
+        return "classes"
+
     def scores(self, nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the score of each record by the models of each node: [records, nodes, models]."""
         raise NotImplementedError
+
+    def scores_for(
+        self, holders: NDArray[np.int32], nodes: NDArray[np.int32], x: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the score of each record by the model of each holder, as the node with the same place predicts it."""
+        return self.scores(holders, x)
 
     def answers(self) -> int:
         """Return how many numbers `scores` and `others` return per record and node."""

@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     """
 
     x: Any  # [records · slices, features]: an array of float32, or `golfsim.protocol.symbols.Symbols`
-    label: NDArray[np.int32]
+    label: NDArray[Any]  # codes of classes as int32, or numbers as float32
     first: NDArray[np.int64]
     stop: NDArray[np.int64]
     folded: bool
@@ -56,13 +56,18 @@ class Records(Protocol[C]):
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
+        """The number of classes; 0 if the labels are numbers."""
         raise NotImplementedError
 
     @property
     def models(self) -> int:
-        """The number of linear models that separate the classes."""
-        return 1 if self.classes == 2 else self.classes
+        """The number of linear models that separate the classes; 1 if the labels are numbers."""
+        return 1 if self.classes in (0, 2) else self.classes
+
+    @property
+    def items(self) -> int:
+        """The number of items that are rated, if the labels are ratings."""
+        return 0
 
     @property
     def features(self) -> int:
@@ -155,6 +160,7 @@ class About(NamedTuple):
     features: tuple[str, ...] = ()
     span: tuple[float, float] | None = None  # None: no range is known without the records
     grouping: Grouping | None = None
+    items: int = 0  # of ratings
 
 
 class RawRecords(Records[LayerConfig]):
@@ -166,7 +172,7 @@ class RawRecords(Records[LayerConfig]):
     def __init__(
         self,
         x: NDArray[np.float32],
-        label: NDArray[np.int32],
+        label: NDArray[Any],
         counts: NDArray[np.int64],
         classes: int,
         seed: int = 0,
@@ -204,7 +210,8 @@ class RawRecords(Records[LayerConfig]):
         """Return a layer of records with this shape that takes no memory: all records are the same zeros."""
         x = np.broadcast_to(np.zeros(features, np.float32), (records, features))
         counts = np.full(nodes, records // max(nodes, 1), np.int64)
-        return cls(x, np.broadcast_to(np.zeros(1, np.int32), records), counts, classes, about=about)
+        label = np.zeros(1, np.int32 if classes else np.float32)
+        return cls(x, np.broadcast_to(label, records), counts, classes, about=about)
 
     def memory(self, world: World) -> int:
         """Return the bytes of the records, and of where those of each node begin and end."""
@@ -250,7 +257,12 @@ class RawRecords(Records[LayerConfig]):
         return np.asarray(np.cumsum(there)[:-1] > 0)
 
     def class_counts(self) -> NDArray[np.int64]:
-        """Return the number of records per node and class, including those that will arrive later."""
+        """Return the number of records per node and class, including those that will arrive later.
+
+        Records whose labels are numbers are all of one class.
+        """
+        if not self._classes:
+            return self._counts[:, None]
         node = np.repeat(np.arange(self._counts.size), self._counts)
         counts = np.zeros((self._counts.size, self._classes), np.int64)
         np.add.at(counts, (node, self._label), 1)
@@ -266,6 +278,9 @@ class RawRecords(Records[LayerConfig]):
 
     def _flip(self, nodes: NDArray[np.int32]) -> None:
         """Replace each label of these nodes by the next class: with two classes, by the other one."""
+        if not self._classes:
+            what = "the labels are numbers, which adversaries cannot replace by another class"
+            raise UserError(what, key="adversary.kind", hint="choose another kind of adversary")
         for node in nodes:
             rows = slice(self._begin[node], self._begin[node] + self._counts[node])
             self._label[rows] = (self._label[rows] + 1) % self._classes
@@ -279,6 +294,11 @@ class RawRecords(Records[LayerConfig]):
     def classes(self) -> int:
         """The number of classes."""
         return self._classes
+
+    @property
+    def items(self) -> int:
+        """The number of items that are rated, if the labels are ratings."""
+        return self._about.items
 
     @property
     def copies(self) -> int:

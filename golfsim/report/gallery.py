@@ -24,7 +24,7 @@ UNSAFE = re.compile(r"[^\w.-]")  # characters that a name of a file should not h
 MOST_CURVES = 8
 MOST_PANELS = 6
 MOST_ROWS = 20  # of a table
-OTHER_METRICS = ("voted_error", "auc", "f1", "label.linear", "membership.advantage")
+OTHER_METRICS = ("nmi", "rmse", "voted_error", "auc", "f1", "label.linear", "membership.advantage")
 MOST_OWN = 6  # metrics of the layers' own that get one figure each
 MOST_DRAWN = 3  # overlays or layers that get one figure each
 

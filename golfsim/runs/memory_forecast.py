@@ -18,6 +18,7 @@ import numpy as np
 from golfsim.core.errors import UserError
 from golfsim.core.memory import available, extrapolated, readable, size_of, traced, used
 from golfsim.data import loading, scaling
+from golfsim.data.placement import BySplit
 from golfsim.network.transport import Transport
 from golfsim.network.world import World
 from golfsim.protocol.base import Protocol
@@ -57,7 +58,10 @@ class Size(NamedTuple):
         records, features, classes = loading.shape(scenario.data, scenario.folder)
         each = scenario.nodes.records if isinstance(scenario.nodes.records, int) else 1
         nodes = scenario.nodes.number or max(1, records // max(each, 1))
-        return cls(nodes, 1 if classes == 2 else classes, features)
+        split = scenario.nodes.split
+        if isinstance(split, BySplit) and scenario.nodes.number is None:
+            nodes = loading.values_of(scenario.data, split.column, scenario.folder) or nodes
+        return cls(nodes, 1 if classes in (0, 2) else classes, features)
 
     @property
     def work(self) -> float:
@@ -181,7 +185,8 @@ def _outline(scenario: Scenario, size: Size) -> tuple[RawRecords | None, int, in
     each = scenario.nodes.records if isinstance(scenario.nodes.records, int) else max(1, there // size.nodes)
     records = size.nodes * each
     names = tuple(f"x{column}" for column in range(features))
-    about = About(names, scaling.span(scenario.data), loading.grouping(scenario.data))
+    items = loading.items(scenario.data, scenario.folder)
+    about = About(names, scaling.span(scenario.data), loading.grouping(scenario.data), items)
     tests = loading.test_records(scenario.data, scenario.folder)
     placing = size_of((np.float32, there + tests, features), (OF_RECORD, records))
     return RawRecords.outline(records, features, classes, size.nodes, about), placing, tests

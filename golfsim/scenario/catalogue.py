@@ -110,7 +110,10 @@ def datasets() -> list[Entry]:
 def _about_set(card: Card) -> str:
     sizes = f"{card.records} records" + (f" + {card.test_records} for testing" if card.test_records else "")
     how = f"; download it first: golfsim data fetch {card.name}" if card.kind == "fetched" else ""
-    return f"{card.title}. {sizes}, {card.features} features, {len(card.classes)} classes; {card.kind}{how}"
+    labels = (
+        f"{len(card.classes)} classes" if card.classes else {"regression": "numbers", "ratings": "ratings"}[card.task]
+    )
+    return f"{card.title}. {sizes}, {card.features} features, {labels}; {card.kind}{how}"
 
 
 def learners() -> list[Entry]:

@@ -34,11 +34,18 @@ class ObserveConfig(Settings):
     nodes: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
         100, description="number of online nodes, drawn at random for each measurement, that predict the test set"
     )
-    metrics: tuple[Literal["auc", "f1", "confusion", "roc", "mean-model", "optimum"], ...] = Field(
+    metrics: tuple[Literal["auc", "f1", "log-loss", "confusion", "roc", "mean-model", "optimum"], ...] = Field(
         (),
-        description="metrics in addition to error and accuracy; the confusion matrix and the ROC curve are those of "
-        "one node. For layers that learn by gradient descent: the error of the mean of all models (“mean-model”), and "
+        description="metrics in addition to error and accuracy. “log-loss” is for learners whose scores are "
+        "logarithms of odds: logistic, softmax, mlp. The confusion matrix and the ROC curve are those of one node. For "
+        "layers that learn by gradient descent: the error of the mean of all models (“mean-model”), and "
         "the error of, and the distance to, the optimum on the records that the layer learns from (“optimum”)",
+    )
+    test: Literal["all", "own"] = Field(
+        "all",
+        description="the test records of a node: “all”, or its “own” ones, for nodes whose records differ: each test "
+        "record belongs to the node of a training record of the same class, or of the same value with a split by a "
+        "column. Then the log also has the mean over the worst tenth of the nodes",
     )
     node: int | None = Field(
         None,
@@ -72,6 +79,13 @@ class ObserveConfig(Settings):
         description="store the links of all overlays at each measurement, in `links.parquet`, and follow all nodes; "
         f"for at most {MOST_DRAWN} nodes",
     )
+
+    @model_validator(mode="after")
+    def _whole_test_set(self) -> ObserveConfig:
+        whole = sorted({"auc", "f1", "confusion", "roc"} & set(self.metrics))
+        if self.test == "own" and whole:
+            raise ValueError(f"metrics: “{whole[0]}” needs test = “all”; a node may have own test records of one class")
+        return self
 
     @model_validator(mode="after")
     def _followed_once(self) -> ObserveConfig:

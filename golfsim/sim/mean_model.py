@@ -66,8 +66,8 @@ class MeanModel:
         self._known: dict[tuple[str, str, float], tuple[NDArray[np.int64], Model]] = {}  # by records, learner and λ
 
     def measure(self, world: World, layer: Any, sampled: NDArray[np.int32], test: TestSet) -> Metrics:
-        """Return the metrics that the scenario asks for; none of a layer without linear models."""
-        if not (self._mean or self._optimum) or not isinstance(layer, Descent):
+        """Return the metrics that the scenario asks for; none of a layer without models of classes."""
+        if not (self._mean or self._optimum) or not isinstance(layer, Descent) or not _has_mean(layer):
             return {}
         mean = mean_of(layer, layer.holders(world))
         found = _judged("mean_model", layer, mean, test) | _angle(mean) if self._mean else Metrics()
@@ -93,6 +93,11 @@ class MeanModel:
             best = optimum.fit(records.rows, records.models, learner, lam, TOLERANCE, world.threads)
             self._known[key] = now, best
         return self._known[key][1]
+
+
+def _has_mean(layer: Descent[Any]) -> bool:
+    """Return whether the mean of models is a model: not of clusters, and not if nodes keep something beside it."""
+    return layer.task == "classes" and not hasattr(layer, "kept")
 
 
 def mean_of(layer: Descent[Any], holders: NDArray[np.int32]) -> Model:

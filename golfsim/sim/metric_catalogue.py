@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layers", "overlays"
 DESCENT, PUBLISHED, PRIVATE = "gradient descent", "published records", "private layers"
+JUDGING = (*observers.CLASSES, *observers.CLUSTERS, *observers.NUMBERS)
 KINDS: dict[type[base.Protocol[Any]], tuple[str, tuple[Metric, ...]]] = {
-    Learner: (LEARNING, (*observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
+    Learner: (LEARNING, (*JUDGING, *observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
     Descent: (DESCENT, (*mean_model.MEAN_METRICS, *mean_model.OPTIMUM_METRICS)),
     Overlay: (OVERLAYS, overlay_stats.METRICS),
     Published: (PUBLISHED, attacks.LABEL_METRICS),
@@ -91,7 +92,7 @@ def of_scenario(scenario: Scenario) -> dict[str, list[Metric]]:
     for. A layer that measures something and declares no metric is not included, since its metrics are unknown.
     """
     layers = scenario.stack(scenario.seed, RawRecords.stand_in() if scenario.data else None)
-    found = {name: _asked(scenario, type(layer)) for name, layer in layers.items() if not _undeclared(layer)}
+    found = {name: _asked(scenario, layer) for name, layer in layers.items() if not _undeclared(layer)}
     return found | {WORLD: list(observers.WORLD_METRICS)}
 
 
@@ -99,9 +100,10 @@ def _undeclared(layer: base.Protocol[Any]) -> bool:
     return type(layer).observe is not base.Protocol.observe and not layer.metrics
 
 
-def _asked(scenario: Scenario, protocol: type[base.Protocol[Any]]) -> list[Metric]:
-    """Return the metrics of a protocol without those that `[observe]` does not ask for."""
-    observe = scenario.observe
+def _asked(scenario: Scenario, layer: base.Protocol[Any]) -> list[Metric]:
+    """Return the metrics of a layer without those that `[observe]` does not ask for."""
+    observe, protocol = scenario.observe, type(layer)
+    task = layer.task if isinstance(layer, Learner) else ""
     measured: dict[tuple[Metric, ...], bool] = {
         observers.METRICS: scenario.data is not None,
         mean_model.MEAN_METRICS: scenario.data is not None and "mean-model" in observe.metrics,
@@ -112,7 +114,15 @@ def _asked(scenario: Scenario, protocol: type[base.Protocol[Any]]) -> list[Metri
         overlay_stats.METRICS: observe.overlay is not None,
     }
     absent = {metric.name for group, there in measured.items() if not there for metric in group}
-    absent |= {metric.name for metric in predictions.METRICS if metric.name.split(".")[0] not in observe.metrics}
+    of_task = observers.BY_TASK.get(task, ()) if scenario.data is not None else ()
+    absent |= {metric.name for metric in JUDGING if metric not in of_task}
+    if observe.test == "all" and task != "ratings":
+        absent |= {metric.name for metric in JUDGING if metric.name.endswith(".worst_tenth")}
+    absent |= {
+        metric.name
+        for metric in predictions.METRICS
+        if metric.name.split(".")[0].replace("_", "-") not in observe.metrics
+    }
     return [metric for metric in of_layer(protocol) if metric.name not in absent or metric in protocol.metrics]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
 from golfsim.sim import attacks, overlay_stats
 from golfsim.sim.invariants import ROOM
 from golfsim.sim.mean_model import MeanModel
-from golfsim.sim.metrics import Metrics, auc, confusion, f1, roc, summary
+from golfsim.sim.metrics import Metrics, auc, confusion, f1, log_loss, nmi, rmse_and_mae, roc, summary, worst_tenth
 from golfsim.sim.tables import FINAL, WORLD, NodeTable
 
 if TYPE_CHECKING:
@@ -32,17 +32,13 @@ if TYPE_CHECKING:
     from golfsim.protocol.base import Protocol
 
 POINTS_A_DECADE = 20
+AGE_AFTER = frozenset({"accuracy", "nmi", "mae"})  # the place of the age in the log
+RISING = frozenset({"accuracy", "nmi"})  # of what a larger value is better
 MEASURED_LINK = 100  # bytes per link while degrees, clustering and paths are measured
 PREDICTED = 8  # bytes per score: in a chunk, and in the array of all chunks
 CHUNK = 1024  # test records per matrix product; fixed, since the last bits of a product depend on its shape
 WORLD_METRICS = (Metric("online", "The number of nodes that are online.", "nodes"),)
 METRICS = (
-    Metric(
-        "error", "The share of test records that a model classifies incorrectly.", "share of test records", "down", True
-    ),
-    Metric(
-        "accuracy", "The share of test records that a model classifies correctly.", "share of test records", "up", True
-    ),
     Metric(
         "age",
         "The number of updates of a model, or what the layer counts instead: fits, received models, packets.",
@@ -51,6 +47,38 @@ METRICS = (
     ),
     Metric("measured", "The number of models that were measured on the test records.", "models"),
 )  # of learning layers
+WORST = "; the mean over the tenth of the nodes where it is worst, if nodes have test records of their own."
+
+
+def _judging(name: str, about: str, unit: str, better: Literal["up", "down"]) -> tuple[Metric, Metric]:
+    """Return a metric of each node, and that of the worst tenth of the nodes."""
+    return Metric(name, f"{about}.", unit, better, True), Metric(f"{name}.worst_tenth", f"{about}{WORST}", unit, better)
+
+
+CLASSES = (
+    *_judging(
+        "error", "The share of test records that a model classifies incorrectly", "share of test records", "down"
+    ),
+    *_judging("accuracy", "The share of test records that a model classifies correctly", "share of test records", "up"),
+)
+CLUSTERS = _judging(
+    "nmi",
+    "The normalised mutual information of the clusters of the test records and their classes",
+    "share of the mean entropy",
+    "up",
+)
+NUMBERS = (
+    *_judging(
+        "rmse", "The root of the mean squared difference between predicted and true numbers", "as the label", "down"
+    ),
+    *_judging("mae", "The mean absolute difference between predicted and true numbers", "as the label", "down"),
+)
+BY_TASK = {
+    "classes": CLASSES,
+    "clusters": CLUSTERS,
+    "numbers": NUMBERS,
+    "ratings": NUMBERS,
+}  # of learning layers, by what their models are for
 
 
 @dataclass(frozen=True)
@@ -80,6 +108,24 @@ class TestSet:
     x: NDArray[np.float32]
     y: NDArray[np.int32]
     classes: int
+    node: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))  # of each; empty: all nodes have all
+
+    @property
+    def by_node(self) -> bool:
+        """Whether each record belongs to a node."""
+        return self.node.size > 0
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        order = np.argsort(self.node, kind="stable")
+        return order, self.node[order]
+
+    def of(self, node: int) -> NDArray[np.int64]:
+        """Return the records that a node predicts."""
+        if not self.by_node:
+            return np.arange(len(self.y))
+        order, nodes = self._sorted
+        return order[slice(*np.searchsorted(nodes, [node, node + 1]))]
 
 
 class Observer:
@@ -157,9 +203,8 @@ class Observer:
         assert self._test is not None
         able = np.isin(nodes, layer.holders(world))
         error = np.full(nodes.size, np.nan)
-        if able.any():
-            scores, _ = predict(layer, nodes[able], self._test.x, world.threads)
-            error[able] = (layer.classes(scores, nodes[able], self._test.x) != self._test.y[:, None]).mean(axis=0)
+        if able.any() and (layer.at_nodes or not self._test.by_node):
+            error[able] = self._judged(world, layer, nodes[able], self._test).get("error", np.nan)
         return error
 
     def _draw(self, table: NodeTable, world: World, layers: dict[str, Protocol[Any]]) -> None:
@@ -194,15 +239,20 @@ class Observer:
         if isinstance(layer, Learner) and self._test is not None:
             nodes = self._sample(world, layer)
             if nodes.size:
-                found = self._learning(world, layer, nodes, self._test) | self._membership(world, layer, nodes) | found
+                judged = self._judged(world, layer, nodes, self._test)
+                measured = max((int((~np.isnan(values)).sum()) for values in judged.values()), default=0)
+                learning = self._learning(world, layer, nodes, self._test, judged)
+                found = learning | self._membership(world, layer, nodes) | found
                 found |= self._mean_model.measure(world, layer, nodes, self._test)
-                found["measured"] = float(nodes.size)
+                found["measured"] = float(measured)
         if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
             found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
         return found
 
     def _membership(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> Metrics:
         if "membership" not in self._config.attacks or self._raw is None or self._test is None:
+            return {}
+        if layer.task != "classes":
             return {}
         rows = self._raw.rows
         everyone = np.arange(rows.label.size, dtype=np.int32)
@@ -214,25 +264,85 @@ class Observer:
         holders, wanted = layer.holders(world), self._config.nodes
         return holders if isinstance(wanted, str) else rng.sample(self._key, world.cycle, holders, wanted)
 
-    def _learning(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
-        scores, others = predict(layer, nodes, test.x, world.threads)
-        predicted = layer.classes(scores, nodes, test.x)
-        error = (predicted != test.y[:, None]).mean(axis=0)
-        metrics = summary("error", error) | summary("accuracy", 1 - error) | summary("age", layer.ages(nodes))
-        for name, classes in others.items():
-            able = (classes >= 0).all(axis=0)
-            if able.any():
-                metrics |= summary(f"{name}_error", (classes[:, able] != test.y[:, None]).mean(axis=0))
-        if "auc" in self._config.metrics:
-            metrics |= summary("auc", auc(scores, test.y))
-        if "f1" in self._config.metrics:
-            metrics |= summary("f1", f1(predicted, test.y, test.classes))
+    def _learning(
+        self,
+        world: World,
+        layer: Learner[Any],
+        nodes: NDArray[np.int32],
+        test: TestSet,
+        judged: dict[str, NDArray[np.float64]],
+    ) -> Metrics:
+        metrics = Metrics()
+        for name, values in judged.items():
+            able = ~np.isnan(values)
+            if able.any() or name == "auc":
+                metrics |= summary(name, values[able] if able.any() else values)
+            if test.by_node and able.any():
+                metrics[f"{name}.worst_tenth"] = worst_tenth(values[able], name in RISING)
+            if name in AGE_AFTER:
+                metrics |= summary("age", layer.ages(nodes))
         return metrics | self._of_one_node(world, layer, nodes, test)
+
+    def _judged(
+        self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return the metrics of each node; NaN where a node has no such prediction or, if it has its own, no record."""
+        if not test.by_node:
+            return self._values(layer, nodes, None, test.x, test.y, test.classes, world.threads)
+        holders = nodes
+        if not layer.at_nodes:  # each node predicts with the model of one of the holders
+            able = np.flatnonzero(world.online & world.tampering.honest()).astype(np.int32)
+            wanted = self._config.nodes
+            nodes = able if isinstance(wanted, str) else rng.sample(self._key, world.cycle, able, wanted)
+            holders = np.resize(holders, nodes.size)
+
+        def alone(place: int) -> dict[str, NDArray[np.float64]]:
+            one, mine = slice(place, place + 1), test.of(int(nodes[place]))
+            return self._values(layer, holders[one], nodes[one], test.x[mine], test.y[mine], test.classes, 1)
+
+        places = [place for place, node in enumerate(nodes) if test.of(int(node)).size]
+        with _numpy_blas().limit(limits=1, user_api="blas"):
+            found = in_threads(world.threads, alone, places)
+        values: dict[str, NDArray[np.float64]] = {}
+        for place, one in zip(places, found, strict=True):
+            for name, value in one.items():
+                values.setdefault(name, np.full(nodes.size, np.nan))[place] = value[0]
+        return values
+
+    def _values(
+        self,
+        layer: Learner[Any],
+        holders: NDArray[np.int32],
+        nodes: NDArray[np.int32] | None,
+        x: NDArray[np.float32],
+        y: NDArray[np.int32],
+        classes: int,
+        threads: int,
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return the metrics of each node on some records, with the model of the holder in the same place."""
+        scores, others = predict(layer, holders, x, threads, nodes)
+        predicted = layer.classes(scores, holders, x)
+        if layer.task == "clusters":
+            return {"nmi": nmi(predicted, y, scores.shape[2], classes)}
+        if layer.task != "classes":
+            return rmse_and_mae(scores, y)
+        error = (predicted != y[:, None]).mean(axis=0)
+        found = {"error": error, "accuracy": 1 - error}
+        for name, chosen in others.items():
+            wrong = (chosen != y[:, None]).mean(axis=0)
+            found[f"{name}_error"] = np.where((chosen >= 0).all(axis=0), wrong, np.nan)
+        if "auc" in self._config.metrics:
+            found["auc"] = auc(scores, y)
+        if "f1" in self._config.metrics:
+            found["f1"] = f1(predicted, y, classes)
+        if "log-loss" in self._config.metrics:
+            found["log_loss"] = log_loss(scores, y, layer.probabilities == "each")
+        return found
 
     def _of_one_node(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32], test: TestSet) -> Metrics:
         """Return the confusion matrix and the ROC curve of the node in the scenario, or of the first measured node."""
         wanted, found = self._config.node, Metrics()
-        if not {"confusion", "roc"} & set(self._config.metrics):
+        if not {"confusion", "roc"} & set(self._config.metrics) or layer.task != "classes":
             return found
         if wanted is not None and wanted >= world.nodes:
             raise UserError(
@@ -296,7 +406,11 @@ def _numpy_blas() -> Any:
 
 
 def predict(
-    layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32], threads: int
+    layer: Learner[Any],
+    holders: NDArray[np.int32],
+    x: NDArray[np.float32],
+    threads: int,
+    nodes: NDArray[np.int32] | None = None,
 ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.int32]]]:
     """Return the scores of all test records, and classes predicted in other ways.
 
@@ -304,15 +418,17 @@ def predict(
     """
     parts = [x[lo : lo + CHUNK] for lo in range(0, len(x), CHUNK)]
     with _numpy_blas().limit(limits=1, user_api="blas"):
-        scores = np.concatenate(in_threads(threads, lambda part: _finite_scores(layer, nodes, part), parts))
-        others = in_threads(threads, lambda part: layer.others(nodes, part), parts)
+        scores = np.concatenate(in_threads(threads, lambda part: _finite_scores(layer, holders, nodes, part), parts))
+        others = in_threads(threads, lambda part: layer.others(holders, part), parts)
     return scores, {name: np.concatenate([part[name] for part in others]) for name in others[0]}
 
 
-def _finite_scores(layer: Learner[Any], nodes: NDArray[np.int32], x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _finite_scores(
+    layer: Learner[Any], holders: NDArray[np.int32], nodes: NDArray[np.int32] | None, x: NDArray[np.float32]
+) -> NDArray[np.float32]:
     """Return the scores; refuse an overflow, which can happen although model and record are finite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = layer.scores(nodes, x)
+        scores = layer.scores(holders, x) if nodes is None else layer.scores_for(holders, nodes, x)
     if not np.isfinite(scores).all():
         what = "the scores of its models overflow: the model or the records are too large for single precision"
         raise UserError(what, key=layer.name, hint=ROOM)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from golfsim.learning.updates import update
 from golfsim.protocol.records import Rows
 from golfsim.testing.protocols import (
     DATA,
+    SUBJECT,
     Subject,
     any_number_of_threads,
     faults,
@@ -29,6 +32,7 @@ from golfsim.testing.protocols import (
 )
 
 NODES, RECORDS, FEATURES = 4, 3, 7
+ITEMS = 5  # that are rated
 MODEL = 1  # the number of the tested model among those of all nodes
 LAM = 0.1
 PEERS = {"name": "peers", "use": "uniform"}
@@ -48,6 +52,9 @@ class Case:
     @property
     def shape(self) -> Shape:
         """What the learner knows of the records."""
+        task = self.learner.task
+        if task in ("numbers", "ratings"):
+            return Shape(1, 0, 1, ITEMS) if task == "ratings" else Shape(FEATURES, 0, 1)
         return Shape(FEATURES, self.classes, 1 if self.classes == 2 else self.classes)
 
     def rule(self, one_by_one: bool = False) -> Rule:
@@ -77,7 +84,12 @@ class Case:
         stop = first + np.where(np.arange(NODES) == NODES - 1, 0, RECORDS)
         x = _drawn(2, NODES * RECORDS * FEATURES).reshape(-1, FEATURES).astype(np.float32)
         x /= x.sum(axis=1, keepdims=True)
-        return Rows(x, (np.arange(len(x)) % self.classes).astype(np.int32), first, stop, False)
+        label: NDArray[Any] = (np.arange(len(x)) % self.classes).astype(np.int32)
+        if self.learner.task in ("numbers", "ratings"):
+            label = _drawn(4, len(x)).astype(np.float32)
+        if self.learner.task == "ratings":
+            x = (np.arange(len(x)) % ITEMS).astype(np.float32)[:, None]
+        return Rows(x, label, first, stop, False)
 
 
 def _drawn(purpose: int, size: int) -> NDArray[np.float64]:
@@ -98,7 +110,8 @@ def learner_contract(
     classes : tuple of int
         The numbers of classes that the kernels are called with.
     data : dict
-        The table `[data]` of the runs, with records that the learner learns from.
+        The table `[data]` of the runs, with records that the learner learns from. A learner of numbers or of ratings
+        needs none.
     """
     setting = {"use": learner} if isinstance(learner, str) else dict(learner)
     made = make(setting, Path(folder))
@@ -148,7 +161,7 @@ def scores_fill_their_row(case: Case) -> None:
     filled = []
     for _ in range(2):
         out = np.full((len(x) * NODES + 1, outputs), np.nan, np.float32)
-        fill_scores(w, x, case.rule(), out)
+        fill_scores(w, x, case.rule(), np.arange(len(w)) % NODES, out)
         assert np.isfinite(out[:-1]).all(), "`scores` does not fill its row with finite numbers"
         assert np.isnan(out[-1]).all(), "`scores` fills a row that is not its own"
         filled.append(out.tobytes())
@@ -189,16 +202,33 @@ def no_step_is_longer_than_stated(case: Case) -> None:
 
 def _in_layer(case: Case, **table: Any) -> Subject:
     layer = {"use": "golf", "peers": "peers", "records": "raw", "learner": case.setting} | table
-    return _Learning(layer, (PEERS,), data=True, folder=case.folder, tables={"data": dict(case.data)})
+    return _Learning(
+        layer, (PEERS,), data=True, folder=case.folder, tables={"data": dict(case.data)}, task=case.learner.task
+    )
 
 
 @dataclass(frozen=True)
 class _Learning(Subject):
     tables: Mapping[str, Any] = field(default_factory=dict)  # that replace those of the contract of protocols
+    task: str = "classes"
 
     def tree(self, *, number: int = 61, seen: bool = True, **tables: Any) -> dict[str, Any]:
         made = super().tree(number=number, seen=seen, **tables)
-        return made | {"data": dict(self.tables["data"]) | {"train": 2 * number}}
+        if self.task == "ratings":
+            file, split = _ratings(number), {"kind": "by", "column": "user"}
+            data = {"file": file, "task": "ratings", "test": 0.2, "test_seed": 1}
+            return made | {"data": data, "nodes": {"split": split}}
+        data = {"set": "plane", "test": 100} if self.task == "numbers" else dict(self.tables["data"])
+        return made | {"data": data | {"train": 2 * number}}
+
+
+@cache
+def _ratings(users: int) -> str:
+    """Write a file with six ratings of each user, and return its path."""
+    file = Path(tempfile.mkdtemp()) / "ratings.csv"
+    lines = [f"{user},{(user + 3 * k) % 17},{1 + (user * k) % 5}" for user in range(users) for k in range(6)]
+    file.write_text("\n".join(["user,item,rating", *lines]) + "\n", encoding="utf-8")
+    return str(file)
 
 
 def learns_in_golf(case: Case) -> None:
@@ -230,11 +260,24 @@ def learns_with_noise(case: Case) -> None:
     assert "no largest length" in told, f"noise in gradients that have no largest length is answered by {told}"
 
 
-ONCE = frozenset({"learns_in_golf", "learns_on_walks", "learns_with_noise"})  # the data decide about the classes
+def learns_among_adversaries(case: Case) -> None:
+    """Check that models stay finite where some nodes send noise, the negative of their model, or an old one."""
+    for kind in ("noise", "negative", "old"):
+        subject = _in_layer(case)
+        run = subject.finished(subject.tree(adversary=[{"kind": kind, "share": 0.2}]))
+        layer = run.layer(SUBJECT)
+        for name, array in layer.state().items():
+            finite = array.dtype.kind != "f" or np.isfinite(array).all()
+            assert finite, f"{name} is not finite among adversaries that send “{kind}”"
+
+
+ONCE = frozenset(
+    {"learns_in_golf", "learns_on_walks", "learns_with_noise", "learns_among_adversaries"}
+)  # the data decide about the classes
 LEARNER_CHECKS: dict[str, Callable[[Case], None]] = {
     check.__name__: check
     for check in (
         updates_change_only_the_result, nothing_to_learn_from, scores_fill_their_row, merging_changes_one_model,
-        no_step_is_longer_than_stated, learns_in_golf, learns_on_walks, learns_with_noise,
+        no_step_is_longer_than_stated, learns_in_golf, learns_on_walks, learns_with_noise, learns_among_adversaries,
     )
 }  # fmt: skip

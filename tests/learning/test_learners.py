@@ -200,7 +200,15 @@ def test_a_learner_is_written_as_a_scenario_names_it(name):
 @needs_jit
 @pytest.mark.parametrize(
     "learner",
-    ["perceptron", {"use": "mlp", "hidden": [3], "optimiser": "adam"}, {"use": "softmax", "clip": 1.0}],
+    [
+        "perceptron",
+        {"use": "mlp", "hidden": [3], "optimiser": "adam"},
+        {"use": "softmax", "clip": 1.0},
+        {"use": "kmeans", "clusters": 3},
+        "centroid",
+        {"use": "linear_regression", "clip": 1.0},
+        {"use": "matrix_factorisation", "rank": 2},
+    ],
     ids=str,
 )
 def test_learners_keep_the_contract(learner):

@@ -309,3 +309,63 @@ def test_a_run_stops_after_the_cycle_that_fulfils_its_condition():
     assert len(cycles) < 50
     assert variance[cycles[-1]] < 0.001 <= variance[cycles[-2]]
     assert (frame[frame.cycle == cycles[-1]].layer == "world").any()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_each_node_is_judged_on_its_own_records_if_it_has_some(rng, classes, threads):
+    world = at_cycle(make_world(25, layers=["learning"], threads=threads), 5)
+    layer = Fixed(rng.normal(size=(25, 1 if classes == 2 else classes, 3)).astype(np.float32))
+    x, y = rng.normal(size=(200, 3)).astype(np.float32), rng.integers(0, classes, 200).astype(np.int32)
+    node = rng.integers(0, 23, 200).astype(np.int32)  # the last two nodes have none
+    found = Observer(ObserveConfig(every=1, nodes="all", test="own"), 1, 10, TestSet(x, y, classes, node))
+    learning = found.measure(world, {"learning": layer})["learning"]
+    errors = [naive.error(layer.w[i], x[node == i], y[node == i]) for i in range(25) if (node == i).any()]
+    assert learning["measured"] == len(errors) <= 23
+    assert learning["error.mean"] == pytest.approx(np.mean(errors))
+    assert learning["error.worst_tenth"] == pytest.approx(np.mean(sorted(errors)[-3:]))
+    assert learning["accuracy.worst_tenth"] == pytest.approx(1 - np.mean(sorted(errors)[-3:]))
+    votes = [np.mean(y[node == i] != i % 2) for i in range(25) if (node == i).any()]
+    assert learning["voted_error.mean"] == pytest.approx(np.mean(votes))
+
+
+SPLITS = [
+    {"kind": "iid"},
+    {"kind": "label-skew", "alpha": 0.1},
+    {"kind": "classes-per-node", "classes": 1},
+    {"kind": "feature-skew", "groups": 2, "shift": 5.0},
+]
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=lambda split: split["kind"])
+def test_own_test_records_are_distributed_as_the_training_records(split):
+    layers = {"name": "peers", "use": "uniform"}, {"name": "g", "use": "golf", "peers": "peers", "records": "raw"}
+    nodes = {"number": 20, "records": 4, "split": split}
+    run = simulation(learning_tree(*layers, nodes=nodes, observe={"every": 1, "nodes": "all", "test": "own"}))
+    test, rows = run.observer._test, run.raw.rows
+    assert test.node.size == len(test.y) == 30
+    for node in np.unique(test.node):
+        mine = slice(rows.first[node], rows.stop[node])
+        tested = np.bincount(test.y[test.of(node)], minlength=2)
+        assert (tested <= np.bincount(rows.label[mine], minlength=2)).all() or split["kind"] == "feature-skew"
+        if split["kind"] == "feature-skew":  # groups lie far apart
+            assert np.abs(test.x[test.of(node)] - rows.x[mine].mean(axis=0)).max() < 2
+    run.step()
+    assert {"error.worst_tenth", "accuracy.worst_tenth"} <= run.latest["g"].keys()
+
+
+def test_own_test_records_are_those_of_the_column_that_records_are_placed_by():
+    from golfsim.data.placement import NodesConfig, Placement, deciding, place_tests
+
+    config = NodesConfig(number=3, split={"kind": "by", "column": "who"})
+    train, test = np.array(["a", "b", "b", "c"]), np.array(["c", "b", "b", "b", "z", "a"])
+    known = tuple(deciding(config, np.zeros(len(who), np.int32), {"who": who}, 2) for who in (train, test))
+    placement = Placement(np.array([1, 0, 3, 2]), np.array([1, 2, 1]), np.zeros(3, np.int64))
+    node = place_tests(placement, known, 1)
+    assert node[[0, 4, 5]].tolist() == [1, -1, 1]
+    assert set(node[1:4]) == {0, 2}
+
+
+def test_what_needs_all_test_records_is_refused_with_own_ones():
+    with pytest.raises(ValueError, match="needs test"):
+        ObserveConfig(test="own", metrics=("auc",))

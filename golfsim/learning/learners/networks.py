@@ -70,6 +70,7 @@ class Softmax(GradientLearner[GradientConfig]):
 
     Config = GradientConfig
     Numbers = Flat
+    probabilities = True
     gradient, scores = _flat_gradient, _flat_scores
 
     def parameters(self, records: Shape) -> int:
@@ -248,6 +249,7 @@ class Network(GradientLearner[NetworkConfig]):
 
     Config = NetworkConfig
     Numbers = Layers
+    probabilities = True
     gradient, scores = _network_gradient, _network_scores
 
     def sizes(self, records: Shape) -> tuple[int, ...]:

@@ -44,6 +44,7 @@ def _logistic(s, margin, t):
 class Logistic(LinearLearner[LearnerConfig]):
     """logistic regression: step size σ(−margin)/(λt)."""
 
+    probabilities = True
     uses = frozenset({"lambda", "offset"})
     step, decay, reach = _logistic, _falling_decay, _falling_rate
 

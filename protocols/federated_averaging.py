@@ -21,9 +21,8 @@ from golfsim.learning.merging import merge_in
 from golfsim.learning.packing import ALL, MessageConfig, nothing_remembered, pack_rows, packing_of
 from golfsim.learning.shared import SharedModel
 from golfsim.network.adversaries import forge_rows
-from golfsim.network.delivery import Wire, send_all
+from golfsim.network.delivery import send_all, with_server
 from golfsim.network.mailbox import SLOT, Mailbox
-from golfsim.network.transport import EVERYWHERE
 from golfsim.protocol.base import Disclosure
 
 if TYPE_CHECKING:
@@ -272,7 +271,7 @@ class FederatedAveraging(SharedModel[FederatedAveragingConfig]):
 
     def _send(self, world: World, kind: str, nodes: NDArray[np.int32], places: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Send a message between the server and each of these nodes; return which arrive, or will unless cut off."""
-        wire = self._with_server(world, world.transport.wire(self, kind, self._bytes[kind]))
+        wire = with_server(world.transport.wire(self, kind, self._bytes[kind]), world.nodes)
         arrives = np.empty(nodes.size, np.bool_)
         send_all(wire, np.zeros(1, np.int64), nodes, nodes, world.nodes, arrives)
         if world.transport.longest:
@@ -283,16 +282,9 @@ class FederatedAveraging(SharedModel[FederatedAveragingConfig]):
             self.mail.place[slots] = places[arrives]
         return arrives
 
-    def _with_server(self, world: World, wire: Wire) -> Wire:
-        """Return a rule by which a node can be reached only on the side of the server."""
-        if not wire.side.size:
-            return wire
-        online = wire.online if wire.online.size else np.ones(world.nodes, np.bool_)
-        return wire._replace(online=online & (wire.side == 0), side=EVERYWHERE)
-
     def _receive(self, world: World) -> None:
         """Receive the messages that are due: clients train and answer, the server stores what they send."""
-        slots, nodes = self.mail.due(world, self._with_server(world, world.transport.reach()))
+        slots, nodes = self.mail.due(world, with_server(world.transport.reach(), world.nodes))
         up, place = self.mail.up[slots], self.mail.place[slots]
         current = (self.mail.of_round[slots] == self.rounds) & (self.begun > 0)
         self.came[place[up & current]] = True

@@ -127,7 +127,7 @@ class FederatedAveragingConfig(LearningConfig):
         None,
         ge=1,
         description="with delays: the number of cycles after which the server ends a round without the models that "
-        "have not arrived, and clients do not answer any more; default: when no message of the round is in transit",
+        "have not arrived, and clients stop to answer; default: when no message of the round is in transit",
     )
     message: MessageConfig | None = Field(
         None, description="how models are encoded, in both directions; default: 32 bits per number"

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
@@ -26,6 +25,7 @@ from protocols.local_learner import LocalLearnerConfig, OwnModels
 if TYPE_CHECKING:
     from golfsim.network.world import World
 
+ALL_TO_ALL = 1000  # nodes, if each has all others as neighbours
 DEGREE = 4  # bytes: the number of neighbours of the sender, for the weights
 LINK = 60  # bytes per link, while links are sorted and weighed
 
@@ -133,7 +133,8 @@ class DecentralisedSGDConfig(LocalLearnerConfig):
     """The settings of decentralised SGD."""
 
     peers: Layer[Overlay[Any]] = Field(
-        description="the overlay whose links are used, in both directions; not “uniform”, which has no links"
+        description="the overlay whose links are used, in both directions; with “uniform” all nodes are neighbours, "
+        "at most 1000"
     )
     mixing: Literal["metropolis-hastings", "uniform"] = Field(
         "metropolis-hastings",
@@ -177,12 +178,14 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
         self._message_bytes = model + DEGREE
         self._packing = packing_of(config.message, self.key("message"), shape[1], nothing_remembered(shape[1]))
         self._fixed: Links | None = None
+        self._all_to_all = False
+        self._sent = np.zeros_like(self.w)  # in the last cycle
         self.old = np.zeros((world.tampering.keeps_old().size, *shape), np.float32)
         self.old_kept = np.zeros(len(self.old), np.bool_)
 
     def memory(self, world: World) -> int:
         """Return the bytes of the models before and after they are averaged, and of the links."""
-        links = max(self.config.peers.most_links(world), 2 * world.nodes)
+        links = max(2 * self.config.peers.most_links(world), min(world.nodes, ALL_TO_ALL) ** 2)
         models = 2 * world.nodes + world.tampering.keeps_old().size
         return self.size_of_models(models) + size_of((LINK, links))
 
@@ -201,12 +204,15 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
     def _links(self, world: World) -> Links:
         """Return the links of nodes that may send: with an oracle only those between online nodes."""
         peers = self.config.peers
-        if self._fixed is None or not peers.fixed:
+        if self._fixed is None or not (peers.fixed or self._all_to_all):
             found = peers.links(world)
+            self._all_to_all = found is None
             if found is None:
-                what = f"“{peers.name}” has no links: every node knows all others"
-                raise UserError(what, key=f"{self.name}.peers", hint="use static_overlay, newscast or cyclon as peers")
-            self._fixed = _both_ways(found.indptr, found.indices, world.nodes)
+                self._refuse_many(world.nodes)
+                everyone = np.arange(world.nodes)
+                self._fixed = _both_ways(world.nodes * np.arange(world.nodes + 1), np.tile(everyone, world.nodes))
+            else:
+                self._fixed = _both_ways(found.indptr, found.indices)
         links = self._fixed
         if getattr(peers.config, "liveness", "oracle") != "oracle":
             return links
@@ -231,13 +237,18 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
             begins = ~self.old_kept & (world.tampering.since_old() <= world.cycle)
             self.old[begins] = self.w[world.tampering.keeps_old()[begins]]
             self.old_kept |= begins
-        sent, models, nodes = linear(self.w.copy()), self.w.shape[1], world.order
+        self._sent[:] = self.w
+        sent, models, nodes = linear(self._sent), self.w.shape[1], world.order
         forgery = world.tampering.forgery(world.cycle)
         forge_rows(forgery, nodes, world.cycle, nodes, sent, linear(self.old), models)
         if self._packing.on:
             nothing = np.zeros(nodes.size, np.int64)
             pack_rows(self._packing, sent, nodes, models, world.cycle, nodes, nothing, nothing, nothing)
         return sent
+
+    def released(self) -> NDArray[np.float64]:
+        """Return the models as nodes have sent them in this cycle, if the layer uses private data."""
+        return self._sent.ravel().astype(np.float64) if self.touches_private_data else np.empty(0)
 
     def observe(self, world: World) -> dict[str, float]:
         """Return how far models are from their mean."""
@@ -246,8 +257,9 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
         return super().observe(world) | {"consensus": float(found)}
 
 
-def _both_ways(start: NDArray[Any], neighbour: NDArray[Any], nodes: int) -> Links:
+def _both_ways(start: NDArray[Any], neighbour: NDArray[Any]) -> Links:
     """Return links in both directions, without loops: a node answers whom it does not know."""
+    nodes = start.size - 1
     one = np.repeat(np.arange(nodes, dtype=np.int64), np.diff(start))
     other = neighbour.astype(np.int64)
     apart = one != other

@@ -116,6 +116,11 @@ class LocalLearner(OwnModels[LocalLearnerConfig]):
         self.learn_alone(world)
 
     @property
+    def touches_private_data(self) -> bool:
+        """Whether a model leaves its node; none does."""
+        return False
+
+    @property
     def withholds(self) -> bool:
         """Whether its models are of private records."""
         return not isinstance(self.config.records, Published)

@@ -12,6 +12,7 @@ from golfsim.learning import loading as learners
 from golfsim.network.adversaries import AdversaryConfig
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
+from protocols import decentralised_sgd
 from protocols.central_learner import CentralLearner
 from protocols.decentralised_sgd import DecentralisedSGD
 from protocols.federated_averaging import FederatedAveraging
@@ -414,11 +415,18 @@ def test_neighbours_of_an_adversary_average_what_it_sends_and_it_does_not(rng, k
             assert layer.w[i] == pytest.approx(lies[i][0], abs=1e-5)
 
 
-def test_an_overlay_without_links_is_refused(rng):
+def test_with_uniform_peers_all_nodes_are_neighbours_unless_there_are_many(rng, monkeypatch):
     world = make_world(NODES, layers=["learning"])
     layer = build(DecentralisedSGD, world, some_records(rng, 2), 2, peers=make_layer(Uniform, world, "peers"))
-    with pytest.raises(UserError, match="every node knows all others") as error:
-        layer.step(at_cycle(world, 1))
+    for cycle, online in ((1, NODES), (2, 5)):
+        before = world.transport.totals("learning")["messages.sent"]
+        layer.step(at_cycle(world, cycle, np.arange(NODES) < online))
+        assert world.transport.totals("learning")["messages.sent"] - before == online * (online - 1)
+        assert np.ptp(layer.w[:online], axis=0) == pytest.approx(0, abs=1e-5)
+    monkeypatch.setattr(decentralised_sgd, "ALL_TO_ALL", NODES - 1)
+    layer = build(DecentralisedSGD, world, some_records(rng, 2), 2, peers=make_layer(Uniform, world, "peers"))
+    with pytest.raises(UserError, match="every node has all others") as error:
+        layer.step(at_cycle(world, 3))
     assert error.value.key == "learning.peers"
 
 

@@ -26,6 +26,7 @@ class Entry:
 
 PEERS = {"name": "peers", "use": "uniform"}
 VIEWS = {"name": "peers", "use": "newscast", "view": 5}
+GRAPH = {"name": "graph", "use": "static_overlay", "neighbours": 4}
 GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
 RANDOMISED = {"kind": "randomised", "capacity": 6, "spend": 3}
 OUTPUT = {"use": "regularised_erm", "lambda": 0.01, "noise": "output", "epsilon": 5.0}
@@ -113,6 +114,35 @@ ENTRIES = {
     "anonml": Entry(ANONML | {"window": 20, "deadline": 1}, (PEERS,), data=True),
     "anonml through circuits": Entry(ANONML | CIRCUITS, (VIEWS,), data=True),
     "reference": Entry({"use": "reference", "trees": 5}, data=True, once=True),
+    "federated_averaging": Entry({"use": "federated_averaging", "records": "raw"}, data=True),
+    "federated_averaging, epochs": Entry(
+        {
+            "use": "federated_averaging",
+            "records": "raw",
+            "clients": 20,
+            "epochs": 3,
+            "batch": 1,
+            "deadline": 3,
+            "message": {"codec": "quantised"},
+        },
+        data=True,
+    ),
+    "decentralised_sgd": Entry({"use": "decentralised_sgd", "peers": "graph", "records": "raw"}, (GRAPH,), data=True),
+    "decentralised_sgd over newscast": Entry(
+        {
+            "use": "decentralised_sgd",
+            "peers": "peers",
+            "records": "raw",
+            "steps": 2,
+            "batch": 1,
+            "mixing": "uniform",
+            "message": {"codec": "float16"},
+        },
+        (VIEWS,),
+        data=True,
+    ),
+    "local_learner": Entry({"use": "local_learner", "records": "raw"}, data=True),
+    "central_learner": Entry({"use": "central_learner", "records": "raw"}, data=True),
     "group_aggregation": Entry(GROUPS, (LOCAL,), data=True),
     "group_aggregation, sums in the clear": Entry(GROUPS | {"sum": "plain", "quorum": 2}, (LOCAL,), data=True),
     "group_aggregation over newscast": Entry(GROUPS | OVER_VIEWS, (VIEWS, LOCAL), data=True),

@@ -59,6 +59,10 @@ def golf(**settings):
     return GOLF | {"name": "subject"} | settings
 
 
+def without_peers(**settings):
+    return {"name": "subject", "records": "raw"} | settings
+
+
 def published(**settings):
     return {"name": "published", "use": "data_perturbation", "epsilon": 20.0} | settings
 
@@ -202,6 +206,22 @@ MORE = {
             norm="l2",
             schedule={"kind": "uniform", "visits": 50},
         ),
+    ),
+    "federated_averaging, mlp, three classes": lambda: learning(
+        without_peers(
+            use="federated_averaging",
+            learner={"use": "mlp", "hidden": [6], "rate": 0.5},
+            share=0.5,
+            epochs=2,
+            batch=1,
+        ),
+        data=THREE,
+        transport={"loss": 0.2},
+    ),
+    "decentralised_sgd, attacked": lambda: learning(
+        {"name": "graph", "use": "static_overlay", "neighbours": 3},
+        golf(use="decentralised_sgd", learner="logistic") | {"peers": "graph"},
+        adversary=[{"kind": "noise", "share": 0.1, "scale": 0.1}, {"kind": "old", "share": 0.1, "from": 50}],
     ),
     "golf, noise for l2": lambda: learning(
         PEERS, golf(epsilon=50.0, norm="l2", schedule={"kind": "uniform", "visits": 50})

@@ -941,6 +941,58 @@ def token_cycle(flow, tokens, order, peer_of, arrives, take, cycle, turn_key, an
             received[j] += 1
             waiting += [j] * number
     return tokens, sent
+def batches(number, size):
+    """The ranges of a node's records that make an update each; size None: a single one with all of them."""
+    size = number if size is None else size
+    return [(lo, min(lo + size, number)) for lo in range(0, number, size)] if number else []
+
+
+def epochs(model, xs, labels, lam, learner, size, passes):
+    """One client's model (McMahan et al., "Communication-efficient learning of deep networks", 2017, ClientUpdate)."""
+    for _ in range(passes):
+        for lo, hi in batches(len(xs), size):
+            model = update(model, xs[lo:hi], labels[lo:hi], lam, learner, True)
+    return model
+
+
+def federated_mean(model, trained, sizes):
+    """The mean of the trained models, each weighted by its client's number of records; without records the model."""
+    total = sum(sizes)
+    if total == 0:
+        return model
+    weights = sum(n / total * np.float64(w) for (w, _), n in zip(trained, sizes, strict=True))
+    return weights, max([model[1], *(age for (_, age), n in zip(trained, sizes, strict=True) if n)])
+
+
+def mixing_matrix(neighbours, kind):
+    """Metropolis and Hastings: 1/(1 + the larger degree) (Koloskova et al. 2020); or 1/(1 + degree of the receiver).
+
+    neighbours[i] are those of node i. The diagonal is what is missing to 1.
+    """
+    n = len(neighbours)
+    found = np.zeros((n, n))
+    for i, j in itertools.product(range(n), range(n)):
+        if j in neighbours[i]:
+            degree = len(neighbours[i])
+            found[i, j] = 1 / (1 + (degree if kind == "uniform" else max(degree, len(neighbours[j]))))
+    return found + np.diag(1 - found.sum(axis=1))
+
+
+def mixed(models, matrix, arrived):
+    """All models after averaging: a node uses its own for each message that has not arrived.
+
+    arrived has the pairs (src, dst). The age is the largest of those that are averaged.
+    """
+    found = []
+    for i, (own, age) in enumerate(models):
+        weights, ages = matrix[i, i] * np.float64(own), [age]
+        for j in range(len(models)):
+            if j != i and matrix[i, j] > 0:
+                came = (j, i) in arrived
+                weights = weights + matrix[i, j] * np.float64(models[j][0] if came else own)
+                ages += [models[j][1]] * came
+        found.append((weights, max(ages)))
+    return found
 
 
 def voted(models, x):

@@ -45,10 +45,9 @@ def mean_square(rows, slices):
     return total / number if number > 0 else UNKNOWN
 
 
-class DescentConfig(LayerConfig):
-    """Settings of layers that learn by stochastic gradient descent."""
+class LearningConfig(LayerConfig):
+    """Settings of layers that update models by records."""
 
-    peers: Layer[Overlay[Any]] = Field(description="the overlay that selects the receivers of models")
     records: Layer[Records[Any]] = Field(description="the records that models are updated with; “raw” is not private")
     learner: Learns = Field(
         "pegasos",
@@ -73,12 +72,9 @@ class DescentConfig(LayerConfig):
         "random one (always the same one per record and node), or for votes the one with the largest sum of scores; "
         "default: the last one of two classes, otherwise the first one",
     )
-    batch: Literal["mini-batch", "one-by-one"] = Field(
-        "mini-batch", description="make one update with all records of a node, or one update per record"
-    )
 
     @model_validator(mode="after")
-    def _used(self) -> DescentConfig:
+    def _used(self) -> LearningConfig:
         for key, name in (("lambda", "lam"), ("offset", "offset")):
             given = name in self.model_fields_set and (key == "lambda" or self.offset != 0)
             if given and key not in self.learner.uses and not (key == "lambda" and self.learner.config.use == "mean"):
@@ -88,7 +84,16 @@ class DescentConfig(LayerConfig):
         return self
 
 
-D = TypeVar("D", bound=DescentConfig)
+class DescentConfig(LearningConfig):
+    """Settings of layers whose nodes send models, and update what they receive with all their records."""
+
+    peers: Layer[Overlay[Any]] = Field(description="the overlay that selects the receivers of models")
+    batch: Literal["mini-batch", "one-by-one"] = Field(
+        "mini-batch", description="make one update with all records of a node, or one update per record"
+    )
+
+
+D = TypeVar("D", bound=LearningConfig)
 F = TypeVar("F", np.float32, np.float64)
 
 
@@ -197,7 +202,8 @@ class Descent(Learner[D]):
             rows = self.config.records.rows
             square = float(mean_square(rows, self.config.records.models if rows.folded else 1))
             self.offset = UNKNOWN if square == UNKNOWN else square / lam
-        one_by_one, norm = self.config.batch == "one-by-one", getattr(self.config, "norm", "l2")
+        one_by_one = getattr(self.config, "batch", None) == "one-by-one"
+        norm = getattr(self.config, "norm", "l2")
         return learner.rule(self._seen, lam, one_by_one, max(self.offset, 0.0), norm)
 
     def refuse_unbounded(self) -> None:

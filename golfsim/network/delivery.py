@@ -117,3 +117,15 @@ def send_all(wire, k, src, dst, nodes, out):
     if wire.at_once:
         wire.counts[DELIVERED] += passed
     return np.int64(-1)
+
+
+def with_server(wire: Wire, nodes: int) -> Wire:
+    """Return the rule for messages between a server and a node, which is both sender and receiver in a call.
+
+    The server is always online, and on the larger side of every cut. A message needs a node that is online and on this
+    side, in both directions.
+    """
+    if not wire.side.size:
+        return wire
+    online = wire.online if wire.online.size else np.ones(nodes, np.bool_)
+    return wire._replace(online=online & (wire.side == 0), side=wire.side[:0])

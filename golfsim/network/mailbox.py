@@ -14,7 +14,7 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.simd import prefetch
 from golfsim.core.state import Stateful
 from golfsim.core.threads import over_ranges
-from golfsim.network.delivery import reaches
+from golfsim.network.delivery import Wire, reaches
 from golfsim.network.transport import Named
 
 if TYPE_CHECKING:
@@ -248,10 +248,11 @@ class Mailbox(Stateful):
             first = int(self.due_at[slots].min())
             self._enqueue(slots, first, int(self.due_at[slots].max()) - first + 1)
 
-    def due(self, world: World) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def due(self, world: World, wire: Wire | None = None) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the slots and receivers of the messages that are delivered now, in sending order.
 
-        The slots are valid until the next `put`.
+        The slots are valid until the next `put`. `wire` is the rule that decides which receivers can be reached;
+        default: `world.transport.reach()`.
         """
         cycles = range(self.collected + 1, world.cycle + 1)
         queued = [NO_SLOTS, *(part for cycle in cycles for part in self._queues.pop(cycle, ()))]
@@ -261,7 +262,13 @@ class Mailbox(Stateful):
         self.collected = world.cycle
         kept = np.empty(slots.size, np.int32)
         n, self.free_count = collect(
-            slots, world.transport.reach(), self.src, self.dst, self.free, self.free_count, kept
+            slots,
+            world.transport.reach() if wire is None else wire,
+            self.src,
+            self.dst,
+            self.free,
+            self.free_count,
+            kept,
         )
         world.transport.count(self._layer, sent=0, delivered=n, lost=slots.size - n)
         return kept[:n], self.dst[kept[:n]]

@@ -657,6 +657,7 @@ class Golf(Descent[GolfConfig]):
     """Gossip learning: each cycle every node sends its model to a peer, which updates it with its own records."""
 
     Config = GolfConfig
+    batches = True
     accepts = frozenset({"loss", "delay", "partition"})
     metrics = (
         *Descent.metrics,
@@ -897,7 +898,8 @@ class Golf(Descent[GolfConfig]):
         forgery: Forgery,
     ) -> None:
         """Let messages arrive in this cycle, in parallel with the next layer unless models are large."""
-        cycle, alone = world.cycle, self.w[0].nbytes > LARGE or not world.pipeline.active
+        batched = self.config.learner.batched  # several threads of its own
+        cycle, alone = world.cycle, self.w[0].nbytes > LARGE or batched or not world.pipeline.active
         threads = world.threads if alone else max(1, world.threads - 1)
 
         def receive() -> None:
@@ -929,6 +931,15 @@ class Golf(Descent[GolfConfig]):
         rows = self.config.records.rows
         packing = self._packing._replace(on=self._packing.on and live)  # others were packed when they were sent
         how = Reception(self.rule(), self._merging, self._noise, self.ledger.budget, packing)
+        if self.config.learner.batched:
+            from protocols.golf_batches import receive_in_batches
+
+            alone = packing.select == TOP and self.config.flow is not None  # a node may send twice in a row
+            receive_in_batches(
+                self.config.learner, self._seen, messages, models, rows, how, forgery, linear(self.old), cycle, threads,
+                live, alone,
+            )  # fmt: skip
+            return
 
         def run(events: NDArray[np.int32], lo: int, hi: int) -> None:
             if self._plain and not forgery.kind.size:

@@ -13,6 +13,7 @@ from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.simd import dot
+from golfsim.learning.batches import many_scores, refuse_several_updates
 from golfsim.learning.kinds import Rule, with_room
 from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.loading import Learns
@@ -79,6 +80,8 @@ class DescentConfig(LayerConfig):
                 raise ValueError(f"{key}: the learner “{self.learner.config.use}” has none")
         if self.lam == "published-cv" and not self.learner.linear:
             raise ValueError("lambda: “published-cv” requires a linear learner")
+        if self.batch == "one-by-one" and getattr(self.learner.config, "batch", None) is not None:
+            raise ValueError('batch = "one-by-one" and the batch of the learner exclude each other')
         return self
 
 
@@ -113,6 +116,7 @@ class Descent(Learner[D]):
     A linear model has one row per linear model and one number per feature. All others have a single row.
     """
 
+    batches: ClassVar[bool] = False  # whether it can use a learner that updates many models at once
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("lambda", 'The λ that was chosen on published records; with `lambda = "published-cv"`.'),
     )
@@ -120,6 +124,10 @@ class Descent(Learner[D]):
     def allocate(self, world: World, holders: int) -> None:
         """Allocate the first models of a number of holders, and what each node keeps."""
         config = self.config
+        if config.learner.batched and not self.batches:
+            what = f"“{self.config.use}” cannot learn with a PyTorch module"
+            hint = "use golf, random_walk or gradient_perturbation, or another learner (`golfsim list learners`)"
+            raise UserError(what, key=f"{self.name}.learner", hint=hint, docs="torch")
         config.learner.fits(config.records, self.name)
         self._seen = self._shape_of_records()
         self._initial = config.learner.initial(self._seen, self.key("initial"))
@@ -195,6 +203,8 @@ class Descent(Learner[D]):
                 hint=f'use learner = {{ use = "{name}", clip = 1.0 }}' if "clip" in fields else "use another learner",
                 docs="privacy",
             )
+        if self.config.learner.batched:
+            refuse_several_updates(self.config.learner, self.name)
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records that the layer learns from."""
@@ -224,6 +234,8 @@ class Descent(Learner[D]):
         """Return the scores [records, holders, scores] of records by some models [holders, rows, numbers]."""
         if self.config.learner.linear:
             return score(models, x)
+        if self.config.learner.batched:
+            return many_scores(self.config.learner, self._seen, models[:, 0], x)
         out = np.empty((len(x), len(models), self.answers()), np.float32)
         fill_scores(linear(models), x, self.rule(), out.reshape(-1, out.shape[-1]))
         return out

@@ -67,6 +67,7 @@ class OnlineLearner(Generic[C]):
     Config: ClassVar[type[LearnerConfig]] = LearnerConfig
     Numbers: ClassVar[type[Any]] = Regularised
     linear: ClassVar[bool] = False
+    batched: ClassVar[bool] = False  # it has no kernels, but methods over many models (golfsim.learning.batches)
     task: ClassVar[Task] = "classes"  # what the scores are for
     uses: ClassVar[frozenset[str]] = frozenset()  # the settings of layers that it uses: lambda, offset
     update: ClassVar[Any] = None

@@ -332,9 +332,7 @@ class Walk(Descent[C]):
         for step in range(path.shape[1]):
             walkers = np.flatnonzero(path[:, step] >= 0)
             models, age, nodes = w[walkers], self.age[walkers], path[walkers, step]
-            learn_many(
-                self.config.learner, self._seen, models, age, rows, nodes, self.rule(), noise, budget, threads
-            )
+            learn_many(self.config.learner, self._seen, models, age, rows, nodes, self.rule(), noise, budget, threads)
             changed = age != self.age[walkers]
             w[walkers], self.age[walkers] = models, age
             self.visits += (int(changed.sum()), int((~changed).sum()))

@@ -241,7 +241,9 @@ class TorchLearner(BatchedLearner[TorchConfig]):
             if any(not torch.equal(a, b) for a, b in zip(before, module.buffers(), strict=True)):
                 what = "changes its buffers when it learns, for example the running statistics of BatchNorm"
                 raise self._unfit(what, "use a layer without them, such as GroupNorm or LayerNorm")
-            alone = self._tried("cannot learn from a single record", lambda: torch.cat([module(one[None]) for one in x]))
+            alone = self._tried(
+                "cannot learn from a single record", lambda: torch.cat([module(one[None]) for one in x])
+            )
         if not torch.allclose(scores, alone, rtol=1e-3, atol=1e-4):
             hint = "each record must have scores of its own: use GroupNorm or LayerNorm in place of BatchNorm"
             raise self._unfit("gives a record other scores if other records are beside it", hint)
@@ -255,7 +257,9 @@ class TorchLearner(BatchedLearner[TorchConfig]):
             if one.dtype != torch.float32:
                 raise self._unfit(f"has a parameter of type {one.dtype} (“{name}”)", "use torch.float32")
             if not one.requires_grad:
-                raise self._unfit(f"has a parameter that does not learn (“{name}”)", "use register_buffer for constants")
+                raise self._unfit(
+                    f"has a parameter that does not learn (“{name}”)", "use register_buffer for constants"
+                )
         if not any(True for _ in module.parameters()):
             raise self._unfit("has no parameters")
 

@@ -236,7 +236,8 @@ class Descent(Learner[D]):
             return score(models, x)
         if self.config.learner.batched:
             return many_scores(self.config.learner, self._seen, models[:, 0], x)
-        out = np.empty((len(x), len(models), self.answers()), np.float32)
+        outputs = self.config.learner.outputs(self._seen)  # `answers` also counts votes
+        out = np.empty((len(x), len(models), outputs), np.float32)
         fill_scores(linear(models), x, self.rule(), out.reshape(-1, out.shape[-1]))
         return out
 

@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from helpers import learning_tree, needs_jit, rule_of
+from helpers import finished, learning_tree, needs_jit, rule_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +17,7 @@ from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.protocol.records import Rows
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
+from golfsim.sim.observers import predict
 from golfsim.testing import LEARNER_CHECKS, Case, learner_contract
 from golfsim.testing.learners import ONCE
 
@@ -98,6 +99,13 @@ def test_scores_are_those_of_the_network(table, seed, features, classes):
     out = np.empty((1, case.models), np.float32)
     scores_of(case.rule, case.w, 0, case.x, 0, out, 0)
     assert np.allclose(out[0], case.scores_at(case.w[0], case.x[0]), atol=1e-4)
+
+
+def test_a_network_has_one_score_per_class_beside_the_votes_of_its_cache():
+    golf = {"name": "golf", "use": "golf", "peers": "peers", "records": "raw", "learner": "mlp", "cache": 2}
+    run = finished(learning_tree({"name": "peers", "use": "uniform"}, golf, cycles=2))
+    scores, _ = predict(run.layer("golf"), np.arange(5, dtype=np.int32), np.ones((3, 2), np.float32), 1)
+    assert scores.shape == (3, 5, 1)
 
 
 @pytest.mark.parametrize("optimiser", naive.OPTIMISERS)

@@ -88,7 +88,7 @@ CASES = {
         "schedule": {"kind": "halving"},
         "learned": {"clip": 0.3},
     },
-    "sizes": {"nodes": {"number": 20, "sizes": {"kind": "lognormal", "sigma": 1.0}}},
+    "sizes": {"nodes": {"number": 20, "records": {"kind": "lognormal", "sigma": 1.0}}},
     "walk": {"use": "random_walk", "walkers": 7, "hops": 3, "average": "second-half"},
     "slow walk": {"use": "random_walk", "walkers": 7, "transport": {"loss": 0.1, "delay": [1, 2]}, "restart": "resend"},
     "private walk": {

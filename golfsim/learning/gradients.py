@@ -45,6 +45,8 @@ def length_of(vector, l1):
 def mean_gradient(w, i, rows, first, stop, rule):
     """Write the mean gradient of records to the room of a rule; the gradient of each record is clipped if asked for.
 
+    A gradient that overflows cannot be clipped; it counts as zero, since a noisy sum with it would reveal its record.
+
     Parameters
     ----------
     w : array of float32, shape (rows, numbers)
@@ -69,8 +71,9 @@ def mean_gradient(w, i, rows, first, stop, rule):
             add_gradient(rule, w, i, rows, record, one)
             length = length_of(one, rule.steps.l1)
             factor = np.float32(clip / length) if length > clip else np.float32(1)
-            for f in range(mean.shape[1]):
-                mean[0, f] = fused(factor, one[0, f], mean[0, f])
+            if length < np.inf:
+                for f in range(mean.shape[1]):
+                    mean[0, f] = fused(factor, one[0, f], mean[0, f])
         else:
             add_gradient(rule, w, i, rows, record, mean)
     for f in range(mean.shape[1]):

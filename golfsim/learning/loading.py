@@ -90,8 +90,29 @@ class _Learns:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        table = {"type": "object", "properties": {"use": {"type": "string"}}, "required": ["use"]}
-        return {"anyOf": [{"type": "string"}, table]}
+        return json_schema()
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a setting that names a learner."""
+    names: list[dict[str, Any]] = [{"enum": list(installed())}, {"pattern": CLASS}, {"pattern": REFERENCE}]
+    tables = [_table_of(name, find(name).Config) for name in installed()]
+    return {"anyOf": [*({"type": "string", **name} for name in names), *tables, _table_of_file()]}
+
+
+CLASS, REFERENCE = r"\.py:[A-Za-z_]\w*$", r"^\$\w"  # a class in a file; a variable of the scenario
+
+
+def _table_of(name: str, config: type[LearnerConfig]) -> dict[str, Any]:
+    """Return the JSON schema of the table of an installed learner."""
+    schema = config.model_json_schema(by_alias=True)
+    schema["properties"]["use"] |= {"const": name}
+    return schema
+
+
+def _table_of_file() -> dict[str, Any]:
+    """Return the JSON schema of the table of a user's learner, whose other settings are unknown."""
+    return {"type": "object", "properties": {"use": {"type": "string", "pattern": CLASS}}, "required": ["use"]}
 
 
 Learns = Annotated[OnlineLearner[Any], _Learns()]

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from golfsim.core.paths import shipped_scenarios
 from golfsim.data import placement
 from golfsim.data.config import DataConfig
+from golfsim.learning.loading import json_schema
 from golfsim.network import adversaries, churn, transport
 from golfsim.protocol import base, loading
 from golfsim.scenario.messages import models_in
@@ -193,10 +194,15 @@ def topics(known: dict[str, Callable[[], list[Entry]]] = TOPICS) -> list[Entry]:
 def schema() -> dict[str, Any]:
     """Return the JSON schema of scenario files, with the settings of every installed protocol."""
     whole = Scenario.model_json_schema(by_alias=True)
-    layers = []
+    layers, learner = [], json_schema()
+    whole.setdefault("$defs", {})["learner"] = learner
     for name in loading.installed():
         one = loading.find(name, Path()).Config.model_json_schema(by_alias=True)
-        whole.setdefault("$defs", {}).update(one.pop("$defs", {}))
+        whole["$defs"].update(one.pop("$defs", {}))
+        for setting in one["properties"].values():
+            if setting.get("anyOf") == learner["anyOf"]:
+                del setting["anyOf"]
+                setting["$ref"] = "#/$defs/learner"
         one["properties"]["use"] = {"const": name, "description": one["properties"]["use"]["description"]}
         whole["$defs"][f"protocol.{name}"] = one
         layers.append({"$ref": f"#/$defs/protocol.{name}"})

@@ -17,6 +17,7 @@ from golfsim.core.threads import levels
 from golfsim.learning.batches import learn_many
 from golfsim.learning.merging import merge_in, share_of
 from golfsim.learning.online import Shape
+from golfsim.learning.packing import pack
 from golfsim.learning.updates import copy_model, keep_model
 from golfsim.network.adversaries import HONEST, Forgery, forge
 from golfsim.protocol.records import Rows
@@ -32,7 +33,6 @@ from protocols.golf import (
     Scratch,
     clip_model,
     merge_with_own,
-    pack,
     remember,
 )
 
@@ -185,8 +185,8 @@ def receive_in_batches(
     else:
         events, edges = levels(len(models.w), messages.row if live else None, messages.dst)
     most = max(1, BYTES // (4 * width))
-    row = (1, width)
-    scratch = Scratch(*(np.empty(row, np.float32) for _ in range(3)), np.empty(how.merging.cache, np.float32))
+    incoming, fresh, other = (np.empty((1, width), np.float32) for _ in range(3))
+    scratch = Scratch(incoming, fresh, other, np.empty(how.merging.cache, np.float32))
     for start, stop in pairwise(edges.tolist()):
         for lo in range(start, stop, most):
             level = _level(min(lo + most, stop) - lo, width, how.merging.variant)

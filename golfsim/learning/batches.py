@@ -72,13 +72,14 @@ class Limit(NamedTuple):
 
 
 def many_scores(
-    learner: BatchedLearner[Any], records: Shape, models: NDArray[np.float32], x: NDArray[np.float32]
+    learner: Any, records: Shape, models: NDArray[np.float32], x: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Return the scores [records, models, scores] of records by models [models, numbers]."""
-    return learner.scores_many(records, models[:, : learner.parameters(records)], x)
+    found: NDArray[np.float32] = learner.scores_many(records, models[:, : learner.parameters(records)], x)
+    return found
 
 
-def refuse_several_updates(learner: BatchedLearner[Any], layer: str) -> None:
+def refuse_several_updates(learner: Any, layer: str) -> None:
     """Refuse noise for a learner that makes several updates with the records of a node: a visit pays for one."""
     if learner.updates() != (None, 1):
         what = "noise in gradients needs one update with all records of a node per visit"
@@ -185,8 +186,8 @@ def add_clipped(one, model, share, clip, l1, out):
         The largest length.
     l1 : bool
         Whether this length is the L1 length.
-    out : array of float32, shape (models, parameters)
-        The sums; changed in place.
+    out : array of float64, shape (models, parameters)
+        The sums; changed in place. In single precision the rounding of many terms would exceed what noise accounts for.
     """
     for r in range(model.size):
         length = 0.0
@@ -196,7 +197,7 @@ def add_clipped(one, model, share, clip, l1, out):
         if not l1:
             length = np.sqrt(length)
         if share[r] > 0 and length < np.inf:
-            factor = share[r] * (np.float32(clip / length) if length > clip else np.float32(1))
+            factor = share[r] * (clip / length if length > clip else 1.0)
             for f in range(one.shape[1]):
                 out[model[r], f] += factor * one[r, f]
 
@@ -217,7 +218,7 @@ class Step(NamedTuple):
 
 
 def learn_many(
-    learner: BatchedLearner[Any],
+    learner: Any,
     records: Shape,
     w: NDArray[np.float32],
     age: NDArray[np.int32],
@@ -262,7 +263,7 @@ def padded(records: int) -> int:
 
 
 def update_all(
-    learner: BatchedLearner[Any],
+    learner: Any,
     records: Shape,
     w: NDArray[np.float32],
     age: NDArray[np.int32],

@@ -103,7 +103,8 @@ class Case:
 
     def updates(self, one_by_one: bool) -> int:
         """Return how many updates a learner makes with the records of a node."""
-        size, rounds = self.learner.updates() if self.learner.batched else (None, 1)
+        learner: Any = self.learner
+        size, rounds = learner.updates() if learner.batched else (None, 1)
         size = 1 if one_by_one else size or RECORDS
         return -(-RECORDS // size) * rounds
 
@@ -262,7 +263,7 @@ def learns_on_walks(case: Case) -> None:
 def learns_with_noise(case: Case) -> None:
     """Check that a learner whose gradients have a largest length learns with noise, and that others are refused."""
     noisy = _in_layer(case, epsilon=5.0, norm="l1")
-    several = case.learner.batched and case.learner.updates() != (None, 1)
+    several = case.updates(False) != 1
     if case.learner.bound() is not None and not several:
         same_seed(noisy)
         return

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim.core.errors import UserError
+from golfsim.core.provenance import about_this_machine
 from golfsim.core.rng import key
 from golfsim.learning import batches
 from golfsim.learning.batches import add_clipped, learn_many, padded
@@ -217,7 +218,7 @@ def test_scores_are_those_of_the_module():
 
 def test_a_gradient_without_a_length_is_left_out():
     one = np.array([[3, 4], [np.inf, 0], [np.nan, 1], [0.3, 0]], np.float32)
-    out = np.zeros((2, 2), np.float32)
+    out = np.zeros((2, 2))
     share = np.array([0.5, 1, 1, 1], np.float32)
     add_clipped(one, np.array([0, 0, 1, 1]), share, 1.0, False, out)
     assert np.allclose(out, [[0.3, 0.4], [0.3, 0]])
@@ -249,10 +250,11 @@ def test_threads_and_interruptions_change_no_bit(table, tmp_path, monkeypatch):
     assert_same_state(one, again)
 
 
-def test_golfsim_leaves_torch_as_it_was():
+def test_golfsim_leaves_torch_as_it_was_and_tells_its_version():
     torch.manual_seed(5)
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     finished(of_layer(MODULE, cycles=2))
+    assert about_this_machine()["versions"]["torch"] == torch.__version__
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == threads
     with one_thread():

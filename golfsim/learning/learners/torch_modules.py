@@ -163,7 +163,7 @@ class TorchLearner(BatchedLearner[TorchConfig]):
         limit: Limit | None,
     ) -> NDArray[np.float32]:
         """Return the gradient of the loss of each model, summed over its records."""
-        net, out = self._net(records), np.zeros(w.shape, np.float32)
+        net, out = self._net(records), np.zeros(w.shape)
         with one_thread() as torch:
             models, inputs, labels = _tensor(torch, w), _tensor(torch, x), _tensor(torch, label.astype(np.int64))
             if limit is None:
@@ -173,7 +173,7 @@ class TorchLearner(BatchedLearner[TorchConfig]):
             for found, model, piece in net.each(models, inputs, labels):
                 weight = share[np.unique(model), piece].ravel()
                 add_clipped(found, model, weight, limit.clip, limit.l1, out)
-        return out
+        return out.astype(np.float32)
 
     def scores_many(self, records: Shape, w: NDArray[np.float32], x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the scores [records, models, scores] of records by models."""
@@ -306,7 +306,8 @@ def learner_of_module(module: type[Any]) -> type[TorchLearner]:
         what = f"“{module.__name__}” is a class of PyTorch itself"
         raise UserError(what, key="learner", hint="write a subclass of torch.nn.Module", docs="torch")
     members = {"module": module, "__module__": __name__, "__qualname__": TorchLearner.__qualname__}
-    return type(module.__name__, (TorchLearner,), members)
+    made: type[TorchLearner] = type(module.__name__, (TorchLearner,), members)
+    return made
 
 
 def layout_of(module: Any) -> tuple[Part, ...]:

@@ -15,6 +15,7 @@ from golfsim.core.kernels import OVERLOADED, inlined, kernel, leaf
 from golfsim.core.metrics import Metric
 from golfsim.core.simd import fused, prefetch_item
 from golfsim.core.threads import as_if_one_by_one
+from golfsim.learning.batches import Together
 from golfsim.learning.kinds import Rule, with_room
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.merging import limited_share_of, merge_in, mix_in_carried, share_of, temper
@@ -934,11 +935,9 @@ class Golf(Descent[GolfConfig]):
         if self.config.learner.batched:
             from protocols.golf_batches import receive_in_batches
 
+            together = Together(self.config.learner, self._seen, rows, how.rule, how.noise, how.budget, threads)
             alone = packing.select == TOP and self.config.flow is not None  # a node may send twice in a row
-            receive_in_batches(
-                self.config.learner, self._seen, messages, models, rows, how, forgery, linear(self.old), cycle, threads,
-                live, alone,
-            )  # fmt: skip
+            receive_in_batches(together, how, messages, models, forgery, linear(self.old), cycle, live, alone)
             return
 
         def run(events: NDArray[np.int32], lo: int, hi: int) -> None:

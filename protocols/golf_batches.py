@@ -7,20 +7,18 @@ that another one reads or changes. So the result is that of one message after th
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import kernel
 from golfsim.core.threads import levels
-from golfsim.learning.batches import learn_many
+from golfsim.learning.batches import Together, learn_many
 from golfsim.learning.merging import merge_in, share_of
-from golfsim.learning.online import Shape
 from golfsim.learning.packing import pack
 from golfsim.learning.updates import copy_model, keep_model
 from golfsim.network.adversaries import HONEST, Forgery, forge
-from golfsim.protocol.records import Rows
 from protocols.golf import (
     ALGORITHM1,
     MEAN,
@@ -165,20 +163,39 @@ def close_messages(models, how, level, new_age, scratch):
 
 
 def receive_in_batches(
-    learner: Any,
-    records: Shape,
+    together: Together,
+    how: Reception,
     messages: Messages,
     models: Models,
-    rows: Rows,
-    how: Reception,
     forgery: Forgery,
     old: NDArray[np.float32],
     cycle: int,
-    threads: int,
     live: bool,
     one_by_one: bool,
 ) -> None:
-    """Receive messages as `protocols.golf.receive` does, with a learner that updates many models at once."""
+    """Receive messages as `protocols.golf.receive` does, with a learner that updates many models at once.
+
+    Parameters
+    ----------
+    together : Together
+        How models are updated.
+    how : Reception
+        How models are merged, and what messages carry.
+    messages : Messages
+        The messages.
+    models : Models
+        The models of all nodes; changed in place.
+    forgery : Forgery
+        What adversarial senders do in this cycle.
+    old : array of float32, shape (rows, features)
+        The stored old models of adversarial senders.
+    cycle : int
+        The current cycle.
+    live : bool
+        Whether a message carries the model of its sender at the time when it is processed.
+    one_by_one : bool
+        Whether messages must be processed one after the other.
+    """
     number, width = messages.dst.size, models.w.shape[1]
     if one_by_one:
         events, edges = np.arange(number, dtype=np.int32), np.arange(number + 1)
@@ -191,10 +208,9 @@ def receive_in_batches(
         for lo in range(start, stop, most):
             level = _level(min(lo + most, stop) - lo, width, how.merging.variant)
             open_messages(events, lo, lo + level.dst.size, messages, models, how, forgery, old, cycle, level)
-            new_age = _learn(learner, records, level.fresh, level.age, level, rows, how, threads)
+            new_age = _learn(together, level, level.fresh, level.age)
             if how.merging.variant == UM:
-                other_age = _learn(learner, records, level.other, level.other_age, level, rows, how, threads)
-                level = level._replace(other_age=other_age)
+                level = level._replace(other_age=_learn(together, level, level.other, level.other_age))
             close_messages(models, how, level, new_age, scratch)
 
 
@@ -208,24 +224,10 @@ def _level(events: int, width: int, variant: int) -> Level:
     )  # fmt: skip
 
 
-def _learn(
-    learner: Any,
-    records: Shape,
-    w: NDArray[np.float32],
-    age: NDArray[np.int32],
-    level: Level,
-    rows: Rows,
-    how: Reception,
-    threads: int,
-) -> NDArray[np.int32]:
+def _learn(together: Together, level: Level, w: NDArray[np.float32], age: NDArray[np.int32]) -> NDArray[np.int32]:
     """Update the models of the messages that are used, and return the new ages of all."""
     used = np.flatnonzero(level.uses)
-    whole = used.size == len(w)
-    models, ages = (w, age.copy()) if whole else (w[used], age[used])
-    learn_many(learner, records, models, ages, rows, level.dst[used], how.rule, how.noise, how.budget, threads)
-    if whole:
-        return ages
-    w[used] = models
-    new_age = age.copy()
-    new_age[used] = ages
+    models, new_age, ages = w[used], age.copy(), age[used]
+    learn_many(together, models, ages, level.dst[used])
+    w[used], new_age[used] = models, ages
     return new_age

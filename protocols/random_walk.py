@@ -14,7 +14,7 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.rng import below, draw
-from golfsim.learning.batches import learn_many
+from golfsim.learning.batches import Together, learn_many
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.updates import Noise, learn_in_place
@@ -328,11 +328,12 @@ class Walk(Descent[C]):
 
     def _visit_together(self, path: NDArray[np.int32], rows: Rows, tail: Tail, threads: int) -> None:
         """Visit nodes as the kernel `visit` does, with a learner that updates many models at once."""
-        w, (noise, budget) = linear(self.w), self._privacy()
+        how = Together(self.config.learner, self._seen, rows, self.rule(), *self._privacy(), threads)
+        w = linear(self.w)
         for step in range(path.shape[1]):
             walkers = np.flatnonzero(path[:, step] >= 0)
-            models, age, nodes = w[walkers], self.age[walkers], path[walkers, step]
-            learn_many(self.config.learner, self._seen, models, age, rows, nodes, self.rule(), noise, budget, threads)
+            models, age = w[walkers], self.age[walkers]
+            learn_many(how, models, age, path[walkers, step])
             changed = age != self.age[walkers]
             w[walkers], self.age[walkers] = models, age
             self.visits += (int(changed.sum()), int((~changed).sum()))

@@ -217,31 +217,33 @@ class Step(NamedTuple):
         return Step(*(column[which] for column in self))
 
 
-def learn_many(
-    learner: Any,
-    records: Shape,
-    w: NDArray[np.float32],
-    age: NDArray[np.int32],
-    rows: Rows,
-    nodes: NDArray[np.int32],
-    rule: Rule,
-    noise: Noise,
-    budget: Budget,
-    threads: int = 1,
-) -> None:
+class Together(NamedTuple):
+    """Everything that determines how models are updated together."""
+
+    learner: Any
+    records: Shape
+    rows: Rows
+    rule: Rule
+    noise: Noise
+    budget: Budget
+    threads: int
+
+
+def learn_many(how: Together, w: NDArray[np.float32], age: NDArray[np.int32], nodes: NDArray[np.int32]) -> None:
     """Update model w[e] by the records of nodes[e], in place, as `golfsim.learning.updates.learn` does for one model.
 
     Models are divided into calls of the library by their number and records, not by threads. So the bits do not depend
     on the number of threads.
     """
+    rows = how.rows
     epsilon, number = np.empty(nodes.size), np.empty(nodes.size, np.int32)
-    charge_visits(rows, nodes, noise, budget, epsilon, number)
+    charge_visits(rows, nodes, how.noise, how.budget, epsilon, number)
     places = np.flatnonzero(epsilon > 0)
     visited = nodes[places]
     all_of = Step(places, visited, rows.first[visited], rows.stop[visited], epsilon[places], number[places])
-    size, rounds = learner.updates()
-    for step in _steps(all_of, 1 if rule.one_by_one else size, rounds):
-        update_all(learner, records, w, age, rows, step, rule, noise, threads)
+    size, rounds = how.learner.updates()
+    for step in _steps(all_of, 1 if how.rule.one_by_one else size, rounds):
+        _update_all(how, w, age, step)
 
 
 def _steps(whole: Step, size: int | None, rounds: int) -> Iterator[Step]:
@@ -262,18 +264,9 @@ def padded(records: int) -> int:
     return 3 * power // 4 if power > 2 and records <= 3 * power // 4 else power
 
 
-def update_all(
-    learner: Any,
-    records: Shape,
-    w: NDArray[np.float32],
-    age: NDArray[np.int32],
-    rows: Rows,
-    step: Step,
-    rule: Rule,
-    noise: Noise,
-    threads: int,
-) -> None:
+def _update_all(how: Together, w: NDArray[np.float32], age: NDArray[np.int32], step: Step) -> None:
     """Make one update of each model of a step."""
+    learner, records, rows, rule = how.learner, how.records, how.rows, how.rule
     parameters, clip = learner.parameters(records), rule.steps.clip
     limit = Limit(clip, rule.steps.l1) if clip > 0 else None
 
@@ -284,12 +277,11 @@ def update_all(
         share = np.where(place < size[:, None], 1 / size[:, None], 0).astype(np.float32)
         models = w[part.places, :parameters]
         gradient = learner.gradients(records, models, rows.x[index], rows.label[index], share, limit)
-        noisy = np.isfinite(part.epsilon)
-        if noisy.any():  # all of them: the ε of a layer is finite or not
-            add_noise(rows, part.nodes, part.number, part.epsilon, noise, clip, gradient)
+        if np.isfinite(part.epsilon).any():  # all of them: the ε of a layer is finite or not
+            add_noise(rows, part.nodes, part.number, part.epsilon, how.noise, clip, gradient)
         descend_all(w, part.places, age, gradient, rule)
 
-    in_threads(threads, update, list(_parts(step)))
+    in_threads(how.threads, update, list(_parts(step)))
 
 
 def _parts(step: Step) -> Iterator[Step]:

@@ -53,9 +53,22 @@ def class_in_file(
     key: str,
     also: Callable[[type[Any]], bool] = lambda cls: False,
 ) -> type[T]:
-    """Return the class that ``file.py:Class`` names; `key` is the setting that names it.
+    """Return the class that ``file.py:Class`` names.
 
-    It is a subclass of `base`, or a class that `also` accepts.
+    Parameters
+    ----------
+    use : str
+        The name.
+    folder : Path
+        The folder of the scenario, where the path of the file begins.
+    allow_code : bool
+        Whether a file outside the folder may be loaded.
+    base : type
+        What the class must be a subclass of.
+    key : str
+        The setting that names the class.
+    also : function
+        Whether a class that is no such subclass is accepted.
     """
     path, name = code_file(use, folder), use.rpartition(":")[2]
     assert path is not None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from golfsim.core import rng
 from golfsim.core.errors import UserError
-from golfsim.learning.batches import learn_many, many_scores
+from golfsim.learning.batches import Together, learn_many, many_scores
 from golfsim.learning.kinds import Rule, learner_of, with_room
 from golfsim.learning.linear import fill_scores
 from golfsim.learning.loading import make
@@ -90,7 +90,7 @@ class Case:
             return update(w, start, age, rows, node, rule, out)
         out[:], ages, nodes = w[start : start + len(out)], np.array([age], np.int32), np.array([node], np.int32)
         none, budget = Noise(False, 0, False, np.uint64(0)), Budget(0, 0, 0.0, np.zeros(0, np.int32))
-        learn_many(self.learner, self.shape, out, ages, rows, nodes, rule, none, budget)
+        learn_many(Together(self.learner, self.shape, rows, rule, none, budget, 1), out, ages, nodes)
         return ages[0]
 
     def scores(self, w: NDArray[np.float32], x: NDArray[np.float32], out: NDArray[np.float32]) -> None:

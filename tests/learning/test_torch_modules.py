@@ -12,7 +12,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.provenance import about_this_machine
 from golfsim.core.rng import key
 from golfsim.learning import batches
-from golfsim.learning.batches import add_clipped, learn_many, padded
+from golfsim.learning.batches import Together, add_clipped, learn_many, padded
 from golfsim.learning.learners.torch_modules import TorchLearner, one_thread, split
 from golfsim.learning.loading import make
 from golfsim.learning.online import Shape
@@ -148,6 +148,10 @@ def few_models(use, number=5, seed=3, **settings):
     return learner, w, rows
 
 
+def together(learner, rows):
+    return Together(learner, SHAPE, rows, learner.rule(SHAPE, 0.01, False), NO_NOISE, NO_BUDGET, 1)
+
+
 def by_autograd(learner, model, rows, first, stop, clip=None):
     """The mean gradient of records, clipped one by one, without torch.func."""
     net = learner._built(SHAPE, 0)
@@ -167,7 +171,10 @@ def by_autograd(learner, model, rows, first, stop, clip=None):
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("use", ["Hidden", "Convolved"])
 @pytest.mark.parametrize("how", [(None, 1), (2, 1), (3, 2)])
-def test_updates_are_those_of_stochastic_gradient_descent(use, how, clip):
+@pytest.mark.parametrize("together", [True, False])
+def test_updates_are_those_of_stochastic_gradient_descent(use, how, clip, together, monkeypatch):
+    for limit in ("MANY", "FEW"):
+        monkeypatch.setattr(f"golfsim.learning.learners.torch_modules.{limit}", 100 if together else 0)
     batch, epochs = how
     settings = {"epochs": epochs} | ({"batch": batch} if batch else {}) | ({"clip": clip} if clip else {})
     learner, w, rows = few_models(use, **settings)
@@ -183,7 +190,7 @@ def test_updates_are_those_of_stochastic_gradient_descent(use, how, clip):
                 )
                 expected[k] -= 0.3 * (gradient + 0.01 * expected[k])
                 updates[k] += 1
-    learn_many(learner, SHAPE, w, age, rows, nodes, learner.rule(SHAPE, 0.01, False), NO_NOISE, NO_BUDGET)
+    learn_many(together(learner, rows), w, age, nodes)
     assert np.allclose(w, expected, atol=2e-4)
     assert (age == 4 + updates).all()
     assert updates.max() > 1 or batch is None
@@ -197,10 +204,7 @@ def test_pieces_and_chunks_add_up(clip, monkeypatch):
         monkeypatch.setattr("golfsim.learning.learners.torch_modules.PIECE", piece)
         monkeypatch.setattr("golfsim.learning.learners.torch_modules.MOST", most)
         learner, w, rows = few_models("Convolved", 9, **settings)
-        learn_many(
-            learner, SHAPE, w, np.zeros(9, np.int32), rows, np.arange(9, dtype=np.int32),
-            learner.rule(SHAPE, 0.01, False), NO_NOISE, NO_BUDGET,
-        )  # fmt: skip
+        learn_many(together(learner, rows), w, np.zeros(9, np.int32), np.arange(9, dtype=np.int32))
         results.append(w)
         monkeypatch.setattr(batches, "TOGETHER", 2)
     assert np.allclose(*results, atol=1e-5)
@@ -288,7 +292,7 @@ def complaint(use="Hidden", layer=None, **learner):
 
 REFUSED = {
     "Statistics": "BatchNorm",
-    "Beside": "other records are beside it",
+    "Beside": "together with others",
     "Dropped": "dropout (“drop”)",
     "Noisy": "random",
     "Unseeded": "torch's generator does not determine",

@@ -26,7 +26,8 @@ from golfsim.learning.online import GradientConfig, Shape
 from golfsim.protocol.checking import where
 from golfsim.protocol.records import Records
 
-FEW = 8  # records per model: with more, models with convolutions are faster one after the other
+MANY = 16  # records per model: with more, models with convolutions are faster one after the other
+FEW = 8  # records per model: with more, the gradients of single records are faster model by model
 PIECE = 1024  # records of a model per call
 MOST = 2**26  # bytes of gradients of single records
 
@@ -39,7 +40,7 @@ class TorchConfig(GradientConfig):
         None, ge=1, description="the records per update; default: one update with all records of a node"
     )
     arguments: dict[str, Any] = Field(
-        default_factory=dict, description="arguments of the constructor of the module, beside features and classes"
+        default_factory=dict, description="further arguments of the constructor of the module"
     )
 
 
@@ -70,11 +71,15 @@ class Net:
             return (loss_of(scores, label) * share).sum()
 
         def alone(model: Any, x: Any, label: Any) -> Any:
-            one = torch.ones(1)
-            return loss(model, x[None], label[None], one)
+            return loss(model, x[None], label[None], torch.ones(1))
 
-        self._alone = func.grad(loss)
-        self._together = func.vmap(self._alone)
+        def of_one_model(model: Any, *records: Any) -> Any:
+            with torch.enable_grad():
+                leaf = model.clone().requires_grad_(True)
+                return torch.autograd.grad(loss(leaf, *records), leaf)[0]
+
+        self._of_one_model = of_one_model  # what func.grad(loss) returns, with less work around it
+        self._together = func.vmap(func.grad(loss))
         self._each_of_one = func.vmap(func.grad(alone), in_dims=(None, 0, 0))
         self._each = func.vmap(func.grad(alone))
         self._call = func.functional_call
@@ -83,9 +88,9 @@ class Net:
         """Add the weighted gradients of the records of each model."""
         for lo in range(0, x.shape[1], PIECE):
             piece = slice(lo, lo + PIECE)
-            if len(w) == 1 or (self._convolutions and x.shape[1] > FEW):
+            if len(w) == 1 or (self._convolutions and x.shape[1] > MANY):
                 for k in range(len(w)):
-                    out[k] += self._alone(w[k], x[k, piece], label[k, piece], share[k, piece])
+                    out[k] += self._of_one_model(w[k], x[k, piece], label[k, piece], share[k, piece])
             else:
                 out += self._together(w, x[:, piece], label[:, piece], share[:, piece])
 
@@ -246,7 +251,7 @@ class TorchLearner(BatchedLearner[TorchConfig]):
             )
         if not torch.allclose(scores, alone, rtol=1e-3, atol=1e-4):
             hint = "each record must have scores of its own: use GroupNorm or LayerNorm in place of BatchNorm"
-            raise self._unfit("gives a record other scores if other records are beside it", hint)
+            raise self._unfit("gives a record other scores if it predicts it together with others", hint)
         self._check_gradients(records, torch)
 
     def _check_parameters(self, module: Any, torch: Any) -> None:

@@ -1,5 +1,8 @@
 """Learners: the gradients of networks, the optimisers, clipping and noise, and learners of users."""
 
+import subprocess
+import sys
+
 import naive
 import numpy as np
 import pytest
@@ -329,3 +332,19 @@ def test_mistakes_in_the_class_of_a_learner_are_found_when_it_is_loaded(message,
     with pytest.raises(UserError) as told:
         make("mine.py:Mine", tmp_path)
     assert message in str(told.value)
+
+
+def test_without_torch_the_message_says_what_to_install(monkeypatch, tmp_path):
+    (tmp_path / "own_net.py").write_text("import torch\n", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UserError) as told:
+        make("own_net.py:Net", tmp_path)
+    assert 'pip install "golfsim[torch]"' in str(told.value)
+    assert "line 1 needs PyTorch" in str(told.value)
+
+
+def test_torch_is_not_imported_for_other_learners():
+    code = (
+        "import sys, golfsim; from golfsim.learning.loading import make; make('mlp'); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,7 +1,5 @@
 """PyTorch modules as learners: the same models as golfsim's own networks, the same bits, and what is refused."""
 
-import sys
-
 import numpy as np
 import pytest
 from helpers import HERE, assert_same_state, finished, learning_tree, needs_jit, simulation
@@ -171,10 +169,10 @@ def by_autograd(learner, model, rows, first, stop, clip=None):
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("use", ["Hidden", "Convolved"])
 @pytest.mark.parametrize("how", [(None, 1), (2, 1), (3, 2)])
-@pytest.mark.parametrize("together", [True, False])
-def test_updates_are_those_of_stochastic_gradient_descent(use, how, clip, together, monkeypatch):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_updates_are_those_of_stochastic_gradient_descent(use, how, clip, at_once, monkeypatch):
     for limit in ("MANY", "FEW"):
-        monkeypatch.setattr(f"golfsim.learning.learners.torch_modules.{limit}", 100 if together else 0)
+        monkeypatch.setattr(f"golfsim.learning.learners.torch_modules.{limit}", 100 if at_once else 0)
     batch, epochs = how
     settings = {"epochs": epochs} | ({"batch": batch} if batch else {}) | ({"clip": clip} if clip else {})
     learner, w, rows = few_models(use, **settings)
@@ -329,24 +327,6 @@ def test_layers_that_learn_with_kernels_only_refuse_modules(monkeypatch):
 
     monkeypatch.setattr(Walk, "batches", False)
     assert "cannot learn with a PyTorch module" in complaint(layer={"use": "random_walk"})
-
-
-def test_without_torch_the_message_says_what_to_install(monkeypatch, tmp_path):
-    (tmp_path / "own_net.py").write_text("import torch\n", encoding="utf-8")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UserError) as told:
-        make("own_net.py:Net", tmp_path)
-    assert 'pip install "golfsim[torch]"' in str(told.value)
-    assert "line 1 needs PyTorch" in str(told.value)
-
-
-def test_torch_is_not_imported_for_other_learners():
-    from subprocess import run
-
-    code = (
-        "import sys, golfsim; from golfsim.learning.loading import make; make('mlp'); sys.exit('torch' in sys.modules)"
-    )
-    assert run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.slow

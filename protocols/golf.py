@@ -17,6 +17,7 @@ from golfsim.core.simd import fused, prefetch_item
 from golfsim.core.threads import as_if_one_by_one
 from golfsim.learning.kinds import Rule, with_room
 from golfsim.learning.linear import Descent, DescentConfig, linear
+from golfsim.learning.many import Together
 from golfsim.learning.merging import limited_share_of, merge_in, mix_in_carried, share_of, temper
 from golfsim.learning.packing import (
     ALL,
@@ -733,6 +734,7 @@ class Golf(Descent[GolfConfig]):
 
     Config = GolfConfig
     repeats = True
+    batches = True
     accepts = frozenset({"loss", "delay", "partition"})
     metrics = (
         *Descent.metrics,
@@ -1062,7 +1064,8 @@ class Golf(Descent[GolfConfig]):
         forgery: Forgery,
     ) -> None:
         """Let messages arrive in this cycle, in parallel with the next layer unless models are large."""
-        cycle, alone = world.cycle, self.w[0].nbytes > LARGE or not world.pipeline.active
+        batched = self.config.learner.batched  # several threads of its own
+        cycle, alone = world.cycle, self.w[0].nbytes > LARGE or batched or not world.pipeline.active
         threads = world.threads if alone else max(1, world.threads - 1)
 
         def receive() -> None:
@@ -1097,6 +1100,13 @@ class Golf(Descent[GolfConfig]):
         rows = self.config.records.rows
         packing = self._packing._replace(on=self._packing.on and live)  # others were packed when they were sent
         how = Reception(self.rule(), self._merging, self._noise, self.ledger.budget, packing)
+        if self.config.learner.batched:
+            from protocols.golf_batches import receive_in_batches
+
+            together = Together(self.config.learner, self._seen, rows, how.rule, how.noise, how.budget, threads)
+            alone = packing.select == TOP and self.config.flow is not None  # a node may send twice in a row
+            receive_in_batches(together, how, messages, models, forgery, linear(self.old), cycle, live, alone)
+            return
 
         def run(events: NDArray[np.int32], lo: int, hi: int) -> None:
             if self._plain and not forgery.kind.size:

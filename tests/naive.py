@@ -941,6 +941,8 @@ def token_cycle(flow, tokens, order, peer_of, arrives, take, cycle, turn_key, an
             received[j] += 1
             waiting += [j] * number
     return tokens, sent
+
+
 def batches(number, size):
     """The ranges of a node's records that make an update each; size None: a single one with all of them."""
     size = number if size is None else size
@@ -2127,6 +2129,8 @@ def turn_times(key, node, joined, online, *, period, random_phase=False, jitter=
         k = 0 if fixed else number
         size = normal(draw(key, k, node, 0), draw(key, k, node, 1)) if jitter else 0.0
         time += period * max(1 + jitter * size, 0.5)
+
+
 # Clusters (Berta, Hegedűs & Ormándi 2014; the rules of GoLF's program)
 
 

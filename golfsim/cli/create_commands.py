@@ -53,14 +53,17 @@ def new_protocol(
 
 
 def new_learner(
-    name: Annotated[str, typer.Argument(help="Name of the learner, e.g. hinge_with_bias.")], into: Into = Path()
+    name: Annotated[str, typer.Argument(help="Name of the learner, e.g. hinge_with_bias.")],
+    torch: Annotated[bool, typer.Option("--torch", help="Write a PyTorch module instead of kernels.")] = False,
+    into: Into = Path(),
 ) -> None:
     """Create a small working learner with a scenario and a test."""
     from golfsim.cli import scaffold
 
     with writing(into):
-        _report(scaffold.new_learner(name, into), into / f"test_{name}.py")
-    print(f"next: golfsim run {into / name}.toml; then edit {into / name}.py (golfsim help learners)")
+        _report(scaffold.new_learner(name, into, torch), into / f"test_{name}.py")
+    page = "torch" if torch else "learners"
+    print(f"next: golfsim run {into / name}.toml; then edit {into / name}.py (golfsim help {page})")
 
 
 def new_scenario(

@@ -31,9 +31,9 @@ def new_protocol(name: str, folder: Path, kind: str = KINDS[0]) -> list[Path]:
     return _write_all(texts, folder)
 
 
-def new_learner(name: str, folder: Path) -> list[Path]:
+def new_learner(name: str, folder: Path, torch: bool = False) -> list[Path]:
     """Write a learner with its scenario and test, none of which may exist; return the files."""
-    texts = _texts("gradient", PROTOCOL_FILES, name, folder)
+    texts = _texts("torch" if torch else "gradient", PROTOCOL_FILES, name, folder)
     _check_module(name)
     _check_class(class_name(name), texts[folder / f"{name}.py"])
     return _write_all(texts, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -43,9 +44,15 @@ def code_version() -> str:
     return f"{__version__} {digest_of(sources(BEHIND_A_ROW))}"
 
 
-@cache
 def about_this_machine() -> dict[str, Any]:
-    """Return versions and a description of the machine, for `run.json`."""
+    """Return versions and a description of the machine, for `run.json`; that of torch if this process uses it."""
+    about = _about_this_machine()
+    torch = {"torch": metadata.version("torch")} if "torch" in sys.modules else {}
+    return about | {"versions": about["versions"] | torch}
+
+
+@cache
+def _about_this_machine() -> dict[str, Any]:
     from golfsim.core.kernels import TARGET
 
     packages = ("numpy", "numba", "scipy", "pandas", "pyarrow")

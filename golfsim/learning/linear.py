@@ -16,6 +16,7 @@ from golfsim.core.simd import dot
 from golfsim.learning.kinds import Rule, stand_at, with_room
 from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.loading import Learns
+from golfsim.learning.many import many_scores, refuse_several_updates
 from golfsim.learning.online import Shape
 from golfsim.learning.updates import scores_of
 from golfsim.privacy.mechanisms import Guarantee
@@ -81,6 +82,8 @@ class LearningConfig(LayerConfig):
                 raise ValueError(f"{key}: the learner “{self.learner.config.use}” has none")
         if self.lam == "published-cv" and not self.learner.linear:
             raise ValueError("lambda: “published-cv” requires a linear learner")
+        if self.batch == "one-by-one" and getattr(self.learner.config, "batch", None) is not None:
+            raise ValueError('batch = "one-by-one" and the batch of the learner exclude each other')
         return self
 
 
@@ -127,6 +130,7 @@ class Descent(Learner[D]):
     A linear model has one row per linear model and one number per feature. All others have a single row.
     """
 
+    batches: ClassVar[bool] = False  # whether it can use a learner that updates many models at once
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("lambda", 'The λ that was chosen on published records; with `lambda = "published-cv"`.'),
     )
@@ -135,6 +139,10 @@ class Descent(Learner[D]):
         """Allocate the first models of a number of holders, and what each node keeps."""
         config = self.config
         config.learner.check_labels(config.records, self.name)
+        if config.learner.batched and not self.batches:
+            what = f"“{self.config.use}” cannot learn with a PyTorch module"
+            hint = "use golf, random_walk or gradient_perturbation, or another learner (`golfsim list learners`)"
+            raise UserError(what, key=f"{self.name}.learner", hint=hint, docs="torch")
         config.learner.fits(config.records, self.name)
         self._seen = self._shape_of_records()
         self._initial = config.learner.initial(self._seen, self.key("initial"))
@@ -217,6 +225,8 @@ class Descent(Learner[D]):
                 hint=f'use learner = {{ use = "{name}", clip = 1.0 }}' if "clip" in fields else "use another learner",
                 docs="privacy",
             )
+        if self.config.learner.batched:
+            refuse_several_updates(self.config.learner, self.name)
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records that the layer learns from."""
@@ -262,7 +272,10 @@ class Descent(Learner[D]):
         """
         if self.config.learner.linear:
             return score(models, x)
-        out = np.empty((len(x), len(models), self.answers()), np.float32)
+        if self.config.learner.batched:
+            return many_scores(self.config.learner, self._seen, models[:, 0], x)
+        outputs = self.config.learner.outputs(self._seen)  # `answers` also counts votes
+        out = np.empty((len(x), len(models), outputs), np.float32)
         nodes = np.zeros(len(models), np.int32) if nodes is None else nodes
         fill_scores(linear(models), x, self.rule(), nodes, out.reshape(-1, out.shape[-1]))
         return out

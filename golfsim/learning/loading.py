@@ -13,6 +13,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from golfsim.core.errors import UserError, nearest
 from golfsim.learning.checking import check_learner
+from golfsim.learning.learners.torch_modules import is_torch_module, learner_of_module
 from golfsim.learning.online import LearnerConfig, OnlineLearner
 from golfsim.protocol.loading import class_in_file
 
@@ -27,9 +28,11 @@ def installed() -> dict[str, metadata.EntryPoint]:
 def find(use: str, folder: Path = Path(), allow_code: bool = False) -> type[OnlineLearner[Any]]:
     """Return the class for a learner's `use`: an installed one, or ``file.py:Class`` next to the scenario."""
     if ":" in use:
-        found: type[OnlineLearner[Any]] = class_in_file(use, folder, allow_code, OnlineLearner, "learner")
+        found: Any = class_in_file(use, folder, allow_code, OnlineLearner, "learner", is_torch_module)
+        if is_torch_module(found):
+            return learner_of_module(found)
         check_learner(found)
-        return found
+        return found  # type: ignore[no-any-return]
     if use not in installed():
         raise UserError(f"there is no learner “{use}”", key="learner", hint=nearest(use, list(installed())))
     return installed()[use].load()  # type: ignore[no-any-return]

@@ -69,6 +69,7 @@ class OnlineLearner(Generic[C]):
     Config: ClassVar[type[LearnerConfig]] = LearnerConfig
     Numbers: ClassVar[type[Any]] = Regularised
     linear: ClassVar[bool] = False
+    batched: ClassVar[bool] = False  # it has no kernels, but methods over many models (golfsim.learning.many)
     task: ClassVar[Task] = "classes"  # what the scores are for
     probabilities: ClassVar[bool] = False  # whether scores are logarithms of odds, so that there is a log loss
     uses: ClassVar[frozenset[str]] = frozenset()  # the settings of layers that it uses: lambda, offset

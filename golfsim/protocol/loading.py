@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
@@ -44,8 +45,31 @@ def code_file(use: str, folder: Path) -> Path | None:
     return (folder / use.rpartition(":")[0]).resolve() if ":" in use else None
 
 
-def class_in_file(use: str, folder: Path, allow_code: bool, base: type[T], key: str) -> type[T]:
-    """Return the class that ``file.py:Class`` names; `key` is the setting that names it."""
+def class_in_file(
+    use: str,
+    folder: Path,
+    allow_code: bool,
+    base: type[T],
+    key: str,
+    also: Callable[[type[Any]], bool] = lambda cls: False,
+) -> type[T]:
+    """Return the class that ``file.py:Class`` names.
+
+    Parameters
+    ----------
+    use : str
+        The name.
+    folder : Path
+        The folder of the scenario, where the path of the file begins.
+    allow_code : bool
+        Whether a file outside the folder may be loaded.
+    base : type
+        What the class must be a subclass of.
+    key : str
+        The setting that names the class.
+    also : function
+        Whether a class that is no such subclass is accepted.
+    """
     path, name = code_file(use, folder), use.rpartition(":")[2]
     assert path is not None
     if not (allow_code or path.is_relative_to(folder.resolve())):
@@ -58,8 +82,8 @@ def class_in_file(use: str, folder: Path, allow_code: bool, base: type[T], key: 
         raise UserError(f"there is no file {path}", key=key, hint="the path is relative to the scenario file")
     module = _module(path, _version(path), key)
     found = getattr(module, name, None)
-    if not (isinstance(found, type) and issubclass(found, base)):
-        classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, base)]
+    if not (isinstance(found, type) and (issubclass(found, base) or also(found))):
+        classes = [n for n, v in vars(module).items() if isinstance(v, type) and (issubclass(v, base) or also(v))]
         kind = "protocol" if base is Protocol else "learner"
         raise UserError(f"{path.name} has no {kind} class “{name}”", key=key, hint=nearest(name, classes))
     return found
@@ -87,6 +111,9 @@ def _module(path: Path, version: tuple[Any, ...], key: str) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         line = _line_in(error, path)
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            hint = 'install it: pip install "golfsim[torch]"'
+            raise UserError(f"{path.name}{line} needs PyTorch, which is not installed", key=key, hint=hint) from error
         raise UserError(f"{path.name}{line} fails when loaded: {type(error).__name__}: {error}", key=key) from error
     finally:
         sys.path.remove(str(path.parent))

@@ -17,8 +17,10 @@ from golfsim.core.errors import UserError
 from golfsim.learning.kinds import Rule, learner_of, with_room
 from golfsim.learning.linear import fill_scores
 from golfsim.learning.loading import make
+from golfsim.learning.many import Together, learn_many, many_scores
 from golfsim.learning.online import OnlineLearner, Shape
-from golfsim.learning.updates import update
+from golfsim.learning.updates import Noise, update
+from golfsim.privacy.ledger import Budget
 from golfsim.protocol.records import Rows
 from golfsim.testing.protocols import (
     DATA,
@@ -48,6 +50,7 @@ class Case:
     classes: int = 2
     folder: Path = Path()
     data: Mapping[str, Any] = field(default_factory=lambda: DATA)
+    features: int = FEATURES
 
     @property
     def shape(self) -> Shape:
@@ -55,7 +58,7 @@ class Case:
         task = self.learner.task
         if task in ("numbers", "ratings"):
             return Shape(1, 0, 1, ITEMS) if task == "ratings" else Shape(FEATURES, 0, 1)
-        return Shape(FEATURES, self.classes, 1 if self.classes == 2 else self.classes)
+        return Shape(self.features, self.classes, 1 if self.classes == 2 else self.classes)
 
     def rule(self, one_by_one: bool = False) -> Rule:
         """Return the update rule."""
@@ -67,22 +70,56 @@ class Case:
 
     def models(self) -> NDArray[np.float32]:
         """Return different models of all nodes, one after the other: node n has updated the first model n + 1 times."""
-        first, rows, rule = self.learner.initial(self.shape, np.uint64(3)), self.rows(), self.rule()
+        first = self.learner.initial(self.shape, np.uint64(3))
         models = []
         for node in range(NODES):
             model, age = first.copy(), np.int32(0)
             for _ in range(node + 1):
                 out = np.empty_like(model)
-                age = update(model, 0, age, rows, node % (NODES - 1), rule, out)
+                age = self.update(model, 0, age, node % (NODES - 1), out)
                 model = out
             models.append(model)
         return np.concatenate(models)
+
+    def update(
+        self,
+        w: NDArray[np.float32],
+        start: int,
+        age: Any,
+        node: int,
+        out: NDArray[np.float32],
+        one_by_one: bool = False,
+        rows: Rows | None = None,
+    ) -> Any:
+        """Write the model from row `start` on, updated by the records of a node, into `out`; return its new age."""
+        rows, rule = rows or self.rows(), self.rule(one_by_one)
+        if not self.learner.batched:
+            return update(w, start, age, rows, node, rule, out)
+        out[:], ages, nodes = w[start : start + len(out)], np.array([age], np.int32), np.array([node], np.int32)
+        none, budget = Noise(False, 0, False, np.uint64(0)), Budget(0, 0, 0.0, np.zeros(0, np.int32))
+        learn_many(Together(self.learner, self.shape, rows, rule, none, budget, 1), out, ages, nodes)
+        return ages[0]
+
+    def scores(self, w: NDArray[np.float32], x: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Write the scores of records by models into `out`."""
+        if self.learner.batched:
+            found = many_scores(self.learner, self.shape, w, x)
+            out[: found.shape[0] * found.shape[1]] = found.reshape(-1, found.shape[-1])
+        else:
+            fill_scores(w, x, self.rule(), np.arange(len(w), dtype=np.int32) % NODES, out)
+
+    def updates(self, one_by_one: bool) -> int:
+        """Return how many updates a learner makes with the records of a node."""
+        learner: Any = self.learner
+        size, rounds = learner.updates() if learner.batched else (None, 1)
+        size = 1 if one_by_one else size or RECORDS
+        return -(-RECORDS // size) * rounds
 
     def rows(self) -> Rows:
         """Return the records of all nodes."""
         first = np.arange(NODES, dtype=np.int64) * RECORDS
         stop = first + np.where(np.arange(NODES) == NODES - 1, 0, RECORDS)
-        x = _drawn(2, NODES * RECORDS * FEATURES).reshape(-1, FEATURES).astype(np.float32)
+        x = _drawn(2, NODES * RECORDS * self.features).reshape(-1, self.features).astype(np.float32)
         x /= x.sum(axis=1, keepdims=True)
         label: NDArray[Any] = (np.arange(len(x)) % self.classes).astype(np.int32)
         if self.learner.task in ("numbers", "ratings"):
@@ -97,7 +134,12 @@ def _drawn(purpose: int, size: int) -> NDArray[np.float64]:
 
 
 def learner_contract(
-    learner: Any, *, folder: str | Path = ".", classes: tuple[int, ...] = (2, 3), data: Mapping[str, Any] = DATA
+    learner: Any,
+    *,
+    folder: str | Path = ".",
+    classes: tuple[int, ...] = (2, 3),
+    data: Mapping[str, Any] = DATA,
+    features: int = FEATURES,
 ) -> None:
     """Run every check of the contract on a learner; raise AssertionError with the name of the first that fails.
 
@@ -112,13 +154,15 @@ def learner_contract(
     data : dict
         The table `[data]` of the runs, with records that the learner learns from. A learner of numbers or of ratings
         needs none.
+    features : int
+        The number of features that the kernels, or the module, are called with.
     """
     setting = {"use": learner} if isinstance(learner, str) else dict(learner)
     made = make(setting, Path(folder))
     for name, check in LEARNER_CHECKS.items():
         for number in classes:
             try:
-                check(Case(made, setting, number, Path(folder), data))
+                check(Case(made, setting, number, Path(folder), data, features))
             except Exception as error:
                 kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
                 raise AssertionError(f"the contract is broken: {name}, {number} classes: {kind}{error}") from error
@@ -135,11 +179,11 @@ def updates_change_only_the_result(case: Case) -> None:
         for _ in range(2):
             out = np.full((size, w.shape[1]), np.nan, np.float32)
             before, x = w.copy(), rows.x.copy()
-            age = update(w, MODEL * size, np.int32(4), rows, MODEL, case.rule(one_by_one), out)
+            age = case.update(w, MODEL * size, np.int32(4), MODEL, out, one_by_one, rows)
             assert (w == before).all(), "the model that an update starts from has changed"
             assert (rows.x == x).all(), "the records have changed"
             assert np.isfinite(out).all(), "an updated model is not finite"
-            expected = 4 + (RECORDS if one_by_one else 1)
+            expected = 4 + case.updates(one_by_one)
             assert age == expected, f"the age is {age} after {expected - 4} updates of a model of age 4"
             results.append(out.tobytes())
         assert results[0] == results[1], "two equal updates have different results"
@@ -149,7 +193,7 @@ def nothing_to_learn_from(case: Case) -> None:
     """Check that a node without records leaves a model and its age as they are."""
     w, size = case.models(), case.learner.shape(case.shape)[0]
     out = np.full((size, w.shape[1]), np.nan, np.float32)
-    assert update(w, 0, np.int32(4), case.rows(), NODES - 1, case.rule(), out) == 4, "the age has changed"
+    assert case.update(w, 0, np.int32(4), NODES - 1, out) == 4, "the age has changed"
     assert (out == w[:size]).all(), "the model has changed"
 
 
@@ -161,7 +205,7 @@ def scores_fill_their_row(case: Case) -> None:
     filled = []
     for _ in range(2):
         out = np.full((len(x) * NODES + 1, outputs), np.nan, np.float32)
-        fill_scores(w, x, case.rule(), np.arange(len(w)) % NODES, out)
+        case.scores(w, x, out)
         assert np.isfinite(out[:-1]).all(), "`scores` does not fill its row with finite numbers"
         assert np.isnan(out[-1]).all(), "`scores` fills a row that is not its own"
         filled.append(out.tobytes())
@@ -249,15 +293,16 @@ def learns_on_walks(case: Case) -> None:
 def learns_with_noise(case: Case) -> None:
     """Check that a learner whose gradients have a largest length learns with noise, and that others are refused."""
     noisy = _in_layer(case, epsilon=5.0, norm="l1")
-    if case.learner.bound() is not None:
+    several = case.updates(False) != 1
+    if case.learner.bound() is not None and not several:
         same_seed(noisy)
         return
-    told = "nothing"
+    told, reason = "nothing", "one update" if case.learner.bound() is not None else "no largest length"
     try:
         noisy.finished(noisy.tree(cycles=1))
     except UserError as error:
         told = str(error)
-    assert "no largest length" in told, f"noise in gradients that have no largest length is answered by {told}"
+    assert reason in told, f"noise in gradients that have no largest length is answered by {told}"
 
 
 def learns_among_adversaries(case: Case) -> None:

@@ -42,6 +42,18 @@ def test_what_is_written_passes_its_own_test(kind, tests, name, tmp_path):
 
 
 @needs_jit
+def test_a_pytorch_module_that_is_written_passes_its_own_test(tmp_path):
+    pytest.importorskip("torch", reason='pip install "golfsim[torch]"')
+    scaffold.new_learner("some_net", tmp_path, torch=True)
+    ended = outcome_of(tmp_path, "some_net")
+    assert "3 passed" in ended.stdout, ended.stdout + ended.stderr
+    file = tmp_path / "some_net.py"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("torch.relu(self.hidden(x))", "torch.rand_like(self.hidden(x))"), encoding="utf-8")
+    assert "the contract is broken" in outcome_of(tmp_path, "some_net").stdout
+
+
+@needs_jit
 @pytest.mark.parametrize(
     ("kind", "failed", "passed"), [("plain", 4, 1), ("overlay", 4, 1), ("learner", 2, 3), ("gradient", 3, 1)]
 )

@@ -1,9 +1,12 @@
 """Learners: the gradients of networks, the optimisers, clipping and noise, and learners of users."""
 
+import subprocess
+import sys
+
 import naive
 import numpy as np
 import pytest
-from helpers import learning_tree, needs_jit, rule_of
+from helpers import finished, learning_tree, needs_jit, rule_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +21,7 @@ from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.protocol.records import Rows
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
+from golfsim.sim.observers import predict
 from golfsim.testing import LEARNER_CHECKS, Case, learner_contract
 from golfsim.testing.learners import ONCE
 
@@ -99,6 +103,13 @@ def test_scores_are_those_of_the_network(table, seed, features, classes):
     out = np.empty((1, case.models), np.float32)
     scores_of(case.rule, case.w, 0, case.x, 0, out, 0)
     assert np.allclose(out[0], case.scores_at(case.w[0], case.x[0]), atol=1e-4)
+
+
+def test_a_network_has_one_score_per_class_beside_the_votes_of_its_cache():
+    golf = {"name": "golf", "use": "golf", "peers": "peers", "records": "raw", "learner": "mlp", "cache": 2}
+    run = finished(learning_tree({"name": "peers", "use": "uniform"}, golf, cycles=2))
+    scores, _ = predict(run.layer("golf"), np.arange(5, dtype=np.int32), np.ones((3, 2), np.float32), 1)
+    assert scores.shape == (3, 5, 1)
 
 
 @pytest.mark.parametrize("optimiser", naive.OPTIMISERS)
@@ -329,3 +340,19 @@ def test_mistakes_in_the_class_of_a_learner_are_found_when_it_is_loaded(message,
     with pytest.raises(UserError) as told:
         make("mine.py:Mine", tmp_path)
     assert message in str(told.value)
+
+
+def test_without_torch_the_message_says_what_to_install(monkeypatch, tmp_path):
+    (tmp_path / "own_net.py").write_text("import torch\n", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UserError) as told:
+        make("own_net.py:Net", tmp_path)
+    assert 'pip install "golfsim[torch]"' in str(told.value)
+    assert "line 1 needs PyTorch" in str(told.value)
+
+
+def test_torch_is_not_imported_for_other_learners():
+    code = (
+        "import sys, golfsim; from golfsim.learning.loading import make; make('mlp'); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -82,7 +82,8 @@ class LearningConfig(LayerConfig):
                 raise ValueError(f"{key}: the learner “{self.learner.config.use}” has none")
         if self.lam == "published-cv" and not self.learner.linear:
             raise ValueError("lambda: “published-cv” requires a linear learner")
-        if self.batch == "one-by-one" and getattr(self.learner.config, "batch", None) is not None:
+        batch = getattr(self, "batch", None)
+        if batch == "one-by-one" and getattr(self.learner.config, "batch", None) is not None:
             raise ValueError('batch = "one-by-one" and the batch of the learner exclude each other')
         return self
 

@@ -115,6 +115,16 @@ def test_a_cycle_driven_configuration_is_translated():
     assert found["observe"] == {"every": 1}
 
 
+def test_a_cycle_that_begins_before_the_end_is_counted():
+    text = LEARNING.replace("(C+1)*N", "C*N+1")
+    assert tomllib.loads(translate(text, "a.txt").text)["cycles"] == 10
+
+
+def test_a_file_with_control_characters_gives_valid_toml():
+    text = CYCLES + "control.x my.\x01Own\x7f\nprotocol.\x02y a\x1b\n"
+    assert tree(text)["cycles"] == 30
+
+
 def test_what_is_translated_runs():
     from golfsim.sim.simulation import Simulation
 

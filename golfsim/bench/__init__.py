@@ -12,6 +12,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "protocols": gossip.protocols,
     "faults": gossip.faults,
     "averages": gossip.averages,
+    "overlays": gossip.overlays,
     "models": gossip.large_models,
     "observing": start.observing,
     "strategies": strategies.rows,

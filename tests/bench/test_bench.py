@@ -45,7 +45,8 @@ def test_asv_keeps_something_of_every_section():
 @pytest.mark.needs_jit
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize(
-    "section", ["protocols", "faults", "averages", "overlays", "observing", pytest.param("large", marks=pytest.mark.long)]
+    "section",
+    ["protocols", "faults", "averages", "overlays", "observing", pytest.param("large", marks=pytest.mark.long)],
 )
 def test_every_figure_that_asv_keeps_is_among_those_measured(section):
     rows = [{"section": section} | row for row in bench.measure([section])]

@@ -91,6 +91,17 @@ class Messages(Section):
     track_rate.unit = "node-cycles/s"
 
 
+class Overlays(Section):
+    section = "overlays"
+    params = ("CYCLON, view 20", "T-Man, view 20", "HyParView", "broadcast")
+    param_names = ("protocol",)
+
+    def track_rate(self, rows, name):
+        return self.value(rows, "node-cycles/s", name=name)
+
+    track_rate.unit = "node-cycles/s"
+
+
 class Models(Section):
     section = "models"
     params = (1, 2)

@@ -13,6 +13,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "faults": gossip.faults,
     "averages": gossip.averages,
     "messages": gossip.messages,
+    "overlays": gossip.overlays,
     "models": gossip.large_models,
     "learners": learners.learners,
     "observing": start.observing,

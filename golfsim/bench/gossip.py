@@ -21,6 +21,7 @@ HARD = {
 }
 FEWEST, MOST = 6, 16  # cycles per measurement: work that overlaps with the next cycle appears from the second on
 AVERAGED = 100_000  # nodes
+OVERLAID = 20_000  # nodes
 SETTLED = 25  # cycles until as many messages arrive as are sent
 
 
@@ -130,6 +131,25 @@ def messages() -> Iterator[Row]:
     for name in MESSAGES:
         rate, share = round(AVERAGED * count / seconds[name]), round(seconds["complete"] / seconds[name], 2)
         yield {"name": f"Golf, {name}", "nodes": AVERAGED, "node-cycles/s": rate, "of complete": share}
+
+
+def overlays() -> Iterator[Row]:
+    """Measure overlays that exchange more than a view, matchings, and services over overlays, on one thread."""
+    tman = {"name": "tman", "use": "tman", "peers": "peers", "view": 20}
+    news = {"name": "news", "use": "broadcast", "peers": "peers", "mode": "push-pull", "epoch": 20}
+    stacks = {
+        "CYCLON, view 20": [{"name": "peers", "use": "cyclon", "view": 20}],
+        "T-Man, view 20": [UNIFORM, tman],
+        "T-Man, view 100": [UNIFORM, tman | {"view": 100, "initial": 20}],
+        "HyParView": [{"name": "peers", "use": "hyparview"}],
+        "broadcast": [UNIFORM, news],
+        "broadcast over matchings": [{"name": "peers", "use": "matching"}, news],
+    }
+    for name, layers in stacks.items():
+        simulation = Simulation(scenario(OVERLAID, layers))
+        cycles(simulation, SETTLED)()
+        rate = round(OVERLAID * FEWEST / best_of(cycles(simulation, FEWEST)))
+        yield {"name": name, "nodes": OVERLAID, "node-cycles/s": rate}
 
 
 def large_models(nodes: int = 8000, features: int = 784, classes: int = 10) -> Iterator[Row]:

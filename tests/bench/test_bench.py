@@ -21,6 +21,7 @@ def _small(monkeypatch):
     monkeypatch.setattr(gossip, "SIZES", SMALL)
     monkeypatch.setattr(gossip, "SETTLED", 2)
     monkeypatch.setattr(gossip, "AVERAGED", 40)
+    monkeypatch.setattr(gossip, "OVERLAID", 40)
     monkeypatch.setattr(start, "MANY", 600)
     monkeypatch.setattr(timing, "SECONDS_A_CASE", 0.0)
     monkeypatch.setattr(timing, "FEWEST_TRIES", 1)
@@ -45,7 +46,10 @@ def test_asv_keeps_something_of_every_section():
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize(
     "section",
-    ["protocols", "faults", "averages", "messages", "observing", pytest.param("large", marks=pytest.mark.long)],
+    [
+        "protocols", "faults", "averages", "messages", "overlays", "observing",
+        pytest.param("large", marks=pytest.mark.long),
+    ],  # fmt: skip
 )
 def test_every_figure_that_asv_keeps_is_among_those_measured(section):
     rows = [{"section": section} | row for row in bench.measure([section])]

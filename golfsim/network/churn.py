@@ -286,7 +286,7 @@ class Churn(Stateful, Generic[F]):
 
     def step(self, cycle: int) -> None:
         """Update `up` for the new cycle."""
-        config = self._config
+        config, self._renewed = self._config, NOBODY
         if config.start <= cycle and (config.until is None or cycle <= config.until or self.acts_outside):
             self.act(cycle, cycle == config.start)
         elif not self.acts_outside:

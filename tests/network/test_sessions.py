@@ -264,6 +264,8 @@ WINDOWED = [
     {"kind": "oscillating", "low": 0.1, "high": 0.6, "period": 6},
     LOGNORMAL | {"online": 0.5},
     WEIBULL | {"online": 0.5},
+    {"kind": "diurnal", "online": 0.5, "amplitude": 0.2, "period": 12, "session": 3.0},
+    {"kind": "replacement", "online": 0.5, "mu": 0.5, "sigma": 0.8},
 ]
 
 
@@ -273,6 +275,14 @@ def test_outside_its_window_a_model_has_all_nodes_up(table):
     assert up[:4].all()
     assert not up[4:9].all(axis=1).any()
     assert up[9:].all()
+
+
+def test_outside_its_window_no_node_begins_another_session_at_once():
+    made, renewed = make_model(nodes=200, **WINDOWED[-1], **{"from": 5, "until": 9}), []
+    for cycle in range(1, 15):
+        made.step(cycle)
+        renewed.append(made.renewed.size > 0)
+    assert renewed == [6 <= cycle <= 9 for cycle in range(1, 15)]
 
 
 @pytest.mark.parametrize("table", WINDOWED, ids=lambda table: table["kind"])
@@ -568,6 +578,7 @@ CHURN = [
     {"kind": "rate", "leave": 0.3, "rejoin": 0.3},
     {"kind": "oscillating", "low": 0.1, "high": 0.9, "period": 7},
     LOGNORMAL | {"mu": 1.0, "online": 0.5},
+    {"kind": "diurnal", "online": 0.5, "amplitude": 0.4, "period": 6, "session": 2.0},
 ]
 
 

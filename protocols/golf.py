@@ -847,9 +847,12 @@ class Golf(Descent[GolfConfig]):
         stored = nodes * (1 + (config.variant in ("mu", "um")) + config.cache) + world.tampering.keeps_old().size
         units = int(config.records.capacity().sum()) if config.unit == "record" else nodes
         budget = 4 * units if config.epsilon is not None else 0
-        return (
-            stored * one + Mailbox.memory(world, one, self._each(world)) + nodes * TURN + budget + self._beside(world)
-        )
+        return stored * one + self._mailbox(world) + nodes * TURN + budget + self._beside(world)
+
+    def _mailbox(self, world: World) -> int:
+        """Return the bytes of the mailbox: models in transit, with the ages of their parts."""
+        parts = (self.config.message or MessageConfig()).parts
+        return Mailbox.memory(world, self.size_of_models(1) + (4 * parts + 4 if parts else 0), self._each(world))
 
     def _each(self, world: World) -> int:
         """Return how many messages per node and cycle of the longest delay the mailbox has room for."""
@@ -859,7 +862,9 @@ class Golf(Descent[GolfConfig]):
     def _beside(self, world: World) -> int:
         """Return the bytes of accounts, ages of parts, and what codecs remember."""
         message, one = self.config.message or MessageConfig(), self.size_of_models(1)
-        accounts = 8 * world.nodes * (message.parts or 1) if self.config.flow is not None or message.parts else 0
+        parts = message.parts or 1
+        accounts = world.nodes * (4 * parts + 24) if self.config.flow is not None else 0
+        accounts += 4 * world.nodes * parts if message.parts else 0
         accounts += 12 * world.nodes * self.config.own_clock
         accounts += (one + 5) * world.nodes * (self.config.receive == "next-turn")
         stored = world.nodes * one if message.select == TOP else 0

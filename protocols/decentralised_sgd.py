@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
@@ -218,6 +219,15 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
             return links
         there = world.online[links.src] & world.online[links.dst]
         return Links(links.src[there], links.dst[there])
+
+    def _refuse_many(self, nodes: int) -> None:
+        if nodes > ALL_TO_ALL:
+            raise UserError(
+                f"with “{self.config.peers.name}” every node has all others as neighbours, and there are {nodes:,} "
+                f"nodes; expected at most {ALL_TO_ALL:,}",
+                key=f"{self.name}.peers",
+                hint="use static_overlay, newscast or cyclon as peers",
+            )
 
     def _mix(self, world: World, src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[np.float64]) -> None:
         """Average models by the messages that have arrived, which are sorted by receiver."""

@@ -47,9 +47,14 @@ def test_asv_keeps_something_of_every_section():
 @pytest.mark.parametrize(
     "section",
     [
-        "protocols", "faults", "averages", "messages", "overlays", "observing",
+        "protocols",
+        "faults",
+        "averages",
+        "messages",
+        "overlays",
+        "observing",
         pytest.param("large", marks=pytest.mark.long),
-    ],  # fmt: skip
+    ],
 )
 def test_every_figure_that_asv_keeps_is_among_those_measured(section):
     rows = [{"section": section} | row for row in bench.measure([section])]

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from golfsim.core.kernels import inlined, kernel
 from golfsim.core.metrics import Metric
-from golfsim.core.rng import draw, integers, unit
+from golfsim.core.rng import draw, unit
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
 
@@ -35,31 +35,19 @@ METRICS = (
 Capacity = Annotated[int, Field(ge=1, le=10_000)]
 
 
-class TurnConfig(Settings):
-    """How often a node has a turn."""
-
-    period: int = Field(
-        1,
-        ge=1,
-        le=1_000_000,
-        description="the number of cycles from one turn of a node to its next; each node has a random phase. A message "
-        "with a delay of 1 cycle then takes 1/period of the time between two turns",
-    )
-
-
-class ProactiveConfig(TurnConfig):
+class ProactiveConfig(Settings):
     """Send one message in each turn, and never answer."""
 
     kind: Literal["proactive"]
 
 
-class ReactiveConfig(TurnConfig):
+class ReactiveConfig(Settings):
     """Send one message in the first turn; then only answer useful messages. Lost messages are not replaced."""
 
     kind: Literal["reactive"]
 
 
-class SimpleConfig(TurnConfig):
+class SimpleConfig(Settings):
     """Answer each message while there are tokens; send in a turn if the account is full."""
 
     kind: Literal["simple"]
@@ -111,8 +99,6 @@ class Accounts(NamedTuple):
     spend: int
     parts: int
     tokens: NDArray[np.int32]  # [nodes · parts]
-    period: int  # cycles from one turn of a node to its next
-    phase: NDArray[np.int64]  # [nodes]
 
 
 @inlined
@@ -144,14 +130,14 @@ def reaction(accounts, tokens, useful):
 
 @kernel
 def take_turns(accounts, nodes, part, cycle, key, sends):
-    """Let the nodes whose turn it is send or earn a token.
+    """Let nodes send in their turn or earn a token.
 
     Parameters
     ----------
     accounts : Accounts
         The token accounts; changed in place.
     nodes : array of int32
-        The nodes that are online.
+        The nodes whose turn it is.
     part : array of int32, shape (nodes,)
         The part of the model that each of them would send.
     cycle, key
@@ -160,9 +146,6 @@ def take_turns(accounts, nodes, part, cycle, key, sends):
         Which nodes send; filled here.
     """
     for e in range(nodes.size):
-        sends[e] = False
-        if (cycle + accounts.phase[nodes[e]]) % accounts.period != 0:
-            continue
         account = np.int64(nodes[e]) * accounts.parts + part[e]
         p = chance(accounts, accounts.tokens[account])
         sends[e] = p >= 1 or (p > 0 and unit(draw(key, cycle, nodes[e], 0)) < p)
@@ -233,8 +216,7 @@ class Flow(Stateful):
         self.tokens = np.zeros(nodes * parts, np.int32)
         self._kind = KINDS[config.kind]
         self._capacity, self._spend = int(getattr(config, "capacity", 0)), int(getattr(config, "spend", 1))
-        self._parts, self._period = parts, config.period
-        self._phase = integers(layer.key("phase"), np.arange(nodes, dtype=np.int32), config.period)
+        self._parts = parts
         self._turn_key, self._answer_key = layer.key("turn"), layer.key("answer")
         self._cycle = -1  # of the numbers of messages
         self._sent, self._received = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
@@ -244,10 +226,10 @@ class Flow(Stateful):
         self.tokens.reshape(-1, self._parts)[nodes] = self._kind == REACTIVE
 
     def _accounts(self) -> Accounts:
-        return Accounts(self._kind, self._capacity, self._spend, self._parts, self.tokens, self._period, self._phase)
+        return Accounts(self._kind, self._capacity, self._spend, self._parts, self.tokens)
 
     def sends(self, cycle: int, nodes: NDArray[np.int32], part: NDArray[np.int32] | None = None) -> NDArray[np.bool_]:
-        """Return which of these nodes have their turn and send a message; the others that have it earn a token.
+        """Return which of these nodes, whose turn it is, send a message; the others earn a token.
 
         `part` has the part that each node would send; default: nothing is divided.
         """

@@ -721,7 +721,7 @@ class Golf(Descent[GolfConfig]):
             self._part_age = self.part_age = np.zeros((world.nodes, self._parts), np.int32)
         if config.flow is not None:
             if config.flow.kind == "reactive" and not world.transport.longest:
-                what = "without delay messages that answer messages arrive in the same turn, which never ends"
+                what = "without delay a message and all answers to it arrive in the same turn, which never ends"
                 raise UserError(what, key=f"{self.name}.flow.kind", hint="set delay in [transport], or another kind")
             self.flow = Flow(config.flow, self, world.nodes, self._parts)
         if config.message is not None:

@@ -1,4 +1,8 @@
-"""Merge two models: their mean, weighted by their ages or not, or the learner's own merge."""
+"""Merge two models: their mean, weighted by their ages or not, or the learner's own merge.
+
+The limit on the difference of ages (Danner, Hegedűs & Jelasity 2023) is that of gossipy's LimitedMergeMixin; the text
+of the paper was not at hand.
+"""
 
 from __future__ import annotations
 

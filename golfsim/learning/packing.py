@@ -1,6 +1,8 @@
 """Make messages smaller: send a part of a model, and encode its numbers with fewer bits.
 
 A number that a message does not carry is NaN in the model that its receiver gets. A receiver merges only the others.
+Parts of a model and the pivot codec are those of the program of Danner, Hegedűs & Jelasity (GoLF, PartitionedLogReg and
+codecs.Pivot); the texts of their papers were not at hand.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Danner & Jelasity 2018: a node earns a token in each of its turns in which it does not send, and spends a token for each
 message with which it answers a received one. So the number of messages per turn is limited to one in the long run, and
-the answers carry a useful message on without waiting for the next turn.
+the answers carry a useful message on without waiting for the next turn. The text of the paper was not at hand: the
+formulae are those of the authors' program (GoLF, TokenLearningProtocol).
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import numpy as np
+from pydantic import BaseModel
 
 from golfsim.core import rng, threads
-from golfsim.core.settings import Settings
 from golfsim.protocol.base import Protocol
 from golfsim.protocol.loading import find
 from golfsim.protocol.overlay import Overlay
@@ -352,18 +352,18 @@ def unknown_key(subject: Subject) -> None:
     _one(complaint(subject, lambda layer: layer.update(evry=2)), "subject.evry: unknown key", "every")
 
 
-def _takes_table(kind: Any) -> bool:
-    """Return whether a setting of this type may be a table."""
-    if isinstance(kind, type) and issubclass(kind, Settings):
+def _takes_tables(kind: Any) -> bool:
+    """Return whether a value of this type may be a table."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
         return True
-    return get_origin(kind) is dict or any(_takes_table(part) for part in get_args(kind))
+    return get_origin(kind) is dict or any(_takes_tables(one) for one in get_args(kind))
 
 
 def wrong_types(subject: Subject) -> None:
     """Check that a value of a wrong type is refused with its key, and that no value is converted."""
     for key, field in keys_of(subject).items():
         if key not in ("name", "use"):
-            wrong = 3 if field.discriminator or _takes_table(field.annotation) else {"not": "this"}
+            wrong = 3 if _takes_tables(field.annotation) or field.discriminator else {"not": "this"}
             messages = complaint(subject, lambda layer, key=key, wrong=wrong: layer.update({key: wrong}))  # type: ignore[misc]
             _one(messages, f"subject.{key}: expected")
     for value in ("2", 2.0, True):

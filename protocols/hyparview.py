@@ -361,7 +361,7 @@ def chain(nodes, key, cycle, contact):
 
 
 class HyParViewConfig(ViewConfig):
-    """HyParView's settings. The defaults are those of the paper's experiments, as other programs have them."""
+    """HyParView settings. The lengths of views and walks are those of HashiCorp's program, which follows the paper."""
 
     view: int = Field(5, ge=1, le=1000, description="the length of the active view")
     passive: int = Field(30, ge=1, le=1000, description="the length of the passive view")

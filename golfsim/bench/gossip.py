@@ -135,8 +135,8 @@ def messages() -> Iterator[Row]:
 
 def overlays() -> Iterator[Row]:
     """Measure overlays that exchange more than a view, matchings, and services over overlays, on one thread."""
-    tman = {"name": "tman", "use": "tman", "peers": "peers", "view": 20}
-    news = {"name": "news", "use": "broadcast", "peers": "peers", "mode": "push-pull", "epoch": 20}
+    tman: dict[str, Any] = {"name": "tman", "use": "tman", "peers": "peers", "view": 20}
+    news: dict[str, Any] = {"name": "news", "use": "broadcast", "peers": "peers", "mode": "push-pull", "epoch": 20}
     stacks: dict[str, list[dict[str, Any]]] = {
         "CYCLON, view 20": [{"name": "peers", "use": "cyclon", "view": 20}],
         "T-Man, view 20": [UNIFORM, tman],

@@ -19,6 +19,8 @@ OVERLAYS = [
     VIEWS,
     VIEWS | {"view": 2, "liveness": "none"},
     {"name": "peers", "use": "cyclon", "view": 6, "shuffle": 3},
+    {"name": "peers", "use": "hyparview", "view": 3, "passive": 6},
+    {"name": "peers", "use": "matching"},
     {"name": "peers", "use": "static_overlay", "neighbours": 4},
     {"name": "peers", "use": "static_overlay", "generator": "path_graph", "liveness": "none"},
 ]

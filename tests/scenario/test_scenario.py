@@ -106,7 +106,7 @@ ONE_MISTAKE = {
     ),
     "a key like no other": (
         below('set = "random"', "zzz = 1"),
-        "s.toml:7: data.zzz: unknown key\n    valid: set, file, task, label, classes, categories, indices, test_file, split",
+        "s.toml:7: data.zzz: unknown key\n    valid: set, file, task, label, classes, categories, indices, test_file",
     ),
     "a misspelt key of a layer, on which another layer depends": (
         changed(("view = 20", "vieww = 20")),

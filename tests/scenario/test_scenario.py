@@ -188,8 +188,7 @@ ONE_MISTAKE = {
     ),
     "a misspelt choice": (
         changed(('"pegasos"', '"Pegasus"')),
-        's.toml:22: learning.learner: there is no learner “Pegasus”\n'
-        "    did you mean “pegasos”?",
+        "s.toml:22: learning.learner: there is no learner “Pegasus”\n    did you mean “pegasos”?",
     ),
     "neither of two types": (
         changed(("nodes = 100", 'nodes = "al"')),

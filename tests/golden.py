@@ -117,13 +117,6 @@ MORE = {
         nodes={"records": 2, "split": {"kind": "label-skew", "alpha": 0.5}},
         observe=OBSERVE | {"test": "own"},
     ),
-    "golf, softmax, log loss": lambda: learning(
-        PEERS,
-        golf(learner="softmax"),
-        golf(name="odds", learner="logistic"),
-        data=THREE,
-        observe=OBSERVE | {"metrics": ["log-loss"]},
-    ),
     "golf, linear regression with noise": lambda: learning(
         PEERS,
         golf(
@@ -136,14 +129,6 @@ MORE = {
     "golf, matrix factorisation": lambda: learning(
         VIEWS,
         golf(learner={"use": "matrix_factorisation", "rank": 2, "fade": 0.01}, **{"lambda": 0.05}),
-        data=RATED,
-        nodes={"split": {"kind": "by", "column": "user"}},
-        cycles=60,
-        observe={"every": 20, "nodes": 20},
-    ),
-    "random_walk, matrix factorisation": lambda: learning(
-        PEERS,
-        golf(use="random_walk", learner={"use": "matrix_factorisation", "rank": 2}, walkers=3, hops=3),
         data=RATED,
         nodes={"split": {"kind": "by", "column": "user"}},
         cycles=60,

@@ -261,7 +261,7 @@ class Descent(Learner[D]):
     def scores_for(
         self, holders: NDArray[np.int32], nodes: NDArray[np.int32], x: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return the scores of the models of some holders, as nodes predict that may keep something beside a model."""
+        """Return the scores of the models of some holders, for nodes that may keep something in addition to it."""
         return self.scores_by(self.models(holders), x, nodes)
 
     def scores_by(

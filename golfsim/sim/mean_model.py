@@ -96,7 +96,7 @@ class MeanModel:
 
 
 def _has_mean(layer: Descent[Any]) -> bool:
-    """Return whether the mean of models is a model: not of clusters, and not if nodes keep something beside it."""
+    """Return whether the mean of models is a model: not of clusters, and not if nodes keep something as well."""
     return layer.task == "classes" and not hasattr(layer, "kept")
 
 

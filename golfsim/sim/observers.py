@@ -321,11 +321,11 @@ class Observer:
     ) -> dict[str, NDArray[np.float64]]:
         """Return the metrics of each node on some records, with the model of the holder in the same place."""
         scores, others = predict(layer, holders, x, threads, nodes)
-        predicted = layer.classes(scores, holders, x)
         if layer.task == "clusters":
-            return {"nmi": nmi(predicted, y, scores.shape[2], classes)}
+            return {"nmi": nmi(scores.argmax(axis=-1).astype(np.int32), y, scores.shape[2], classes)}
         if layer.task != "classes":
             return rmse_and_mae(scores, y)
+        predicted = layer.classes(scores, holders, x)
         error = (predicted != y[:, None]).mean(axis=0)
         found = {"error": error, "accuracy": 1 - error}
         for name, chosen in others.items():

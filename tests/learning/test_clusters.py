@@ -146,6 +146,11 @@ def test_a_layer_of_clusters_has_no_error_and_finds_the_two_gaussians():
     assert found["nmi.std"] < 0.2
 
 
+def test_a_single_cluster_tells_nothing():
+    tree = learning_tree(PEERS, GOLF | {"learner": {"use": "kmeans", "clusters": 1}}, cycles=3)
+    assert finished(tree).latest["golf"]["nmi.mean"] == 0
+
+
 def test_matching_is_what_makes_merging_work():
     """Models whose first records differ have their centroids in different orders: without matching they collapse."""
     data = {"set": "segmentation", "train": 600, "test": 200, "test_seed": 1, "scale": ["minmax"]}

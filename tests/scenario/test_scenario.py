@@ -106,7 +106,7 @@ ONE_MISTAKE = {
     ),
     "a key like no other": (
         below('set = "random"', "zzz = 1"),
-        "s.toml:7: data.zzz: unknown key\n    valid: set, file, label, classes, categories, indices, test_file, split",
+        "s.toml:7: data.zzz: unknown key\n    valid: set, file, task, label, classes, categories, indices, test_file",
     ),
     "a misspelt key of a layer, on which another layer depends": (
         changed(("view = 20", "vieww = 20")),
@@ -188,8 +188,7 @@ ONE_MISTAKE = {
     ),
     "a misspelt choice": (
         changed(('"pegasos"', '"Pegasus"')),
-        's.toml:22: learning.learner: expected "pegasos", "logistic" or "mean"; got "Pegasus"\n'
-        "    did you mean “pegasos”?",
+        "s.toml:22: learning.learner: there is no learner “Pegasus”\n    did you mean “pegasos”?",
     ),
     "neither of two types": (
         changed(("nodes = 100", 'nodes = "al"')),
@@ -439,7 +438,7 @@ def test_changes_are_taken_as_on_the_command_line(load):
     scenario = load(GOOD, changes)
     assert (scenario.cycles, scenario.data.scale, scenario.name) == (50, ("l2",), "two words")
     assert scenario.observe.every == 3
-    assert scenario.stack(1, RawRecords.stand_in())["learning"].config.learner == "logistic"
+    assert scenario.stack(1, RawRecords.stand_in())["learning"].config.learner.config.use == "logistic"
 
 
 def test_changes_may_be_given_as_values(load):

@@ -161,6 +161,17 @@ def match(s, a, i, b, j, work):
 
     The sum of the squared distances between matched centroids is as small as possible. If the nearest centroids are all
     different, they are the answer.
+
+    Parameters
+    ----------
+    s : Centroids
+        The numbers of the learner.
+    a, b : arrays of float32, shape (rows, numbers)
+        The models.
+    i, j : int
+        The rows of the two models.
+    work : array of float32, shape (1, numbers)
+        Working memory; its first k numbers are the result.
     """
     k, size = s.clusters, s.features + 1
     for c in range(k):

@@ -33,7 +33,23 @@ class Factors(NamedTuple):
 
 @inlined
 def rating(s, own, n, w, i, item):
-    """Return the predicted rating of an item by user n: both biases, and the product of both vectors."""
+    """Return the predicted rating of an item by user n: both biases, and the product of both vectors.
+
+    Parameters
+    ----------
+    s : Factors
+        The numbers of the learner.
+    own : array of float32, shape (nodes, rank + 2)
+        The vector and the bias of each user.
+    n : int
+        The user.
+    w : array of float32, shape (rows, numbers)
+        The models.
+    i : int
+        The row of the model.
+    item : int
+        The item.
+    """
     p = item * (s.rank + 1)
     found = own[n, s.rank] + w[i, p + s.rank]
     for f in range(s.rank):

@@ -43,6 +43,21 @@ def closeness(s, w, i, c, x, r):
 
     The squared length of a mean of few records is too large on average. With weights w of the records x, and their sum
     N, the mean of (|Σ w·x|² − Σ w²|x|²)/(N² − Σ w²) is the squared length of the true mean.
+
+    Parameters
+    ----------
+    s : Sums
+        The numbers of the learner.
+    w : array of float32, shape (rows, numbers)
+        The models.
+    i : int
+        The row of the model.
+    c : int
+        The class.
+    x : array of float32, shape (records, features)
+        The records.
+    r : int
+        The record.
     """
     p = c * (s.features + BESIDE)
     q = p + s.features

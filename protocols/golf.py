@@ -723,7 +723,7 @@ class Golf(Descent[GolfConfig]):
             self._part_age = self.part_age = np.zeros((world.nodes, self._parts), np.int32)
         if config.flow is not None:
             if config.flow.kind == "reactive" and not world.transport.longest:
-                what = "without delay a message and all that answer it arrive in the same turn, which never ends"
+                what = "without delay a message and all answers to it arrive in the same turn, which never ends"
                 raise UserError(what, key=f"{self.name}.flow.kind", hint="set delay in [transport], or another kind")
             self.flow = Flow(config.flow, self, world.nodes, self._parts)
         self._each = self.flow.most() if config.flow is not None else 1

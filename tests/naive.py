@@ -1251,6 +1251,28 @@ def shuffled_delta(others, share, epsilon, central):
     return total
 
 
+def responses_delta(epsilons, whole):
+    """δ of several random responses with these ε, at the ε `whole`: over all outputs, one after the other."""
+    total = 0.0
+    for lies in itertools.product((0, 1), repeat=len(epsilons)):
+        p = math.prod((1 if lie else math.exp(e)) / (1 + math.exp(e)) for e, lie in zip(epsilons, lies, strict=True))
+        q = math.prod((math.exp(e) if lie else 1) / (1 + math.exp(e)) for e, lie in zip(epsilons, lies, strict=True))
+        total += max(0.0, p - math.exp(whole) * q)
+    return total
+
+
+def equal_responses_delta(number, epsilon, whole):
+    """δ of many random responses with the same ε: over the numbers of lies."""
+    total, p = 0.0, 1 / (1 + math.exp(-epsilon))
+    for lies in range(number + 1):
+        loss = (number - 2 * lies) * epsilon
+        if loss > whole:
+            ways = math.lgamma(number + 1) - math.lgamma(lies + 1) - math.lgamma(number - lies + 1)
+            chance = math.exp(ways + (number - lies) * math.log(p) + lies * math.log(1 - p))
+            total += chance * (1 - math.exp(whole - loss))
+    return total
+
+
 def shuffled_responses(values, size, epsilon):
     """The distribution of the counts of all symbols, if each value is sent by k-ary randomised response."""
     found, scale = {(0,) * size: 1.0}, math.exp(epsilon) + size - 1

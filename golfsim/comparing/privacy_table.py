@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from golfsim.comparing.strategies import label
 from golfsim.comparing.verdict import WordTable
 from golfsim.core.words import listed
+from golfsim.privacy.accounting import AtDelta
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +59,7 @@ def _row(strategy: str, runs: list[Run], frame: pd.DataFrame) -> PrivacyRow:
         known = all("privacy" in run.about for run in runs)
         text = "no private record is used" if known else "not stated in these results"
         return PrivacyRow(strategy, NOTHING, NOTHING, text, NOTHING, NOTHING, NOTHING, NOTHING)
+    guarantees = [*(_guarantee(table) for table in layers), *_at_delta(layers)]
     rows = frame[frame["path"].isin({run.piece.values["path"] for run in runs})]
     spent = rows[rows["metric"].isin(SPENT)]
     last = spent[spent["cycle"] == spent.groupby(["path", "layer"], observed=True)["cycle"].transform("max")]
@@ -70,7 +72,7 @@ def _row(strategy: str, runs: list[Run], frame: pd.DataFrame) -> PrivacyRow:
         _words([table.get("trust") for table in layers]),
         _numbers(mean.tolist()),
         _numbers(largest.tolist()),
-        _words([_guarantee(table) for table in layers]),
+        _words(guarantees),
     )
 
 
@@ -87,6 +89,15 @@ def _guarantee(table: dict[str, Any]) -> str:
     other = "" if proven == table.get("stated") else f", ε = {proven:g}"
     central = (table.get("central") or {}).get("text", "")
     return f"{PROVEN}{other}" + (f": {note}" if note else "") + (f"; {central}" if central else "")
+
+
+def _at_delta(layers: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the largest ε at each δ that layers state for the visits that happened."""
+    largest: dict[float, float] = {}
+    for table in layers:
+        if found := table.get("at_delta"):
+            largest[found["delta"]] = max(found["epsilon"], largest.get(found["delta"], 0.0))
+    return [str(AtDelta(epsilon, delta)) for delta, epsilon in largest.items()]
 
 
 def _words(values: Sequence[Any]) -> str:

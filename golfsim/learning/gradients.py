@@ -17,7 +17,23 @@ TINY = 1e-8  # ε of Adam
 
 
 def add_gradient(rule: Rule, w: Any, i: Any, rows: Any, record: Any, out: Any) -> None:
-    """Add the gradient of the loss of a record at the model in row i to row 0 of `out`, by the learner's kernel."""
+    """Add the gradient of the loss of a record to row 0 of `out`, by the learner's kernel.
+
+    Parameters
+    ----------
+    rule : Rule
+        The update rule, which has the learner.
+    w : array of float32, shape (rows, numbers)
+        The models.
+    i : int
+        The row of the model.
+    rows : Rows
+        The records.
+    record : int
+        The record.
+    out : array of float32, shape (1, parameters)
+        The gradient; changed in place.
+    """
     learner = learner_of(rule)
     numbers = learner.Numbers(*rule.numbers)
     learner.gradient(numbers, w, i, rows.x, record, rows.label[record], out, rule.room.work)

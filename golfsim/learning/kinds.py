@@ -78,7 +78,7 @@ def _compiled_with_room(rule):
     if learner_of(rule).linear:
         return lambda rule: rule
 
-    def fresh(rule):
+    def fresh(rule: Any) -> Any:
         room = rule.room
         new = Room(room.own, np.empty_like(room.gradient), np.empty_like(room.one), np.empty_like(room.work))
         return Rule(rule.kind, rule.one_by_one, rule.numbers, rule.steps, new)

@@ -104,7 +104,7 @@ class OnlineLearner(Generic[C]):
         return 0
 
     def kept(self, records: Shape) -> int:
-        """Return how many numbers each node keeps beside the model and never sends."""
+        """Return how many numbers each node keeps in addition to the model and never sends."""
         return 0
 
     def bound(self) -> float | None:
@@ -251,6 +251,6 @@ def spread_evenly(fan_in: int, fan_out: int) -> float:
 
 @cache
 def source_digest(module: str) -> str:
-    """Return a hash of the Python files beside a user's learner; golfsim's own are part of the version of all code."""
+    """Return a hash of the Python files next to a user's learner; golfsim's own are part of the version of all code."""
     source = Path(sys.modules[module].__file__ or "")
     return "" if any(root in source.parents for root in ROOTS) else digest_of(sorted(source.parent.glob("*.py")))

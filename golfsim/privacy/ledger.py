@@ -25,6 +25,15 @@ BUDGET_METRICS = (
     Metric("spent.max", "The largest ε that a record (or node) has spent.", "ε", "down"),
     Metric("spent.exhausted", "The share of records (or nodes) that have no budget left.", "share of records", "down"),
 )
+DELTA_METRICS = (
+    Metric(
+        "spent.delta.mean",
+        "The mean ε that a record (or a node, where this is the unit) has spent, at the δ of `[privacy]`.",
+        "ε",
+        "down",
+    ),
+    Metric("spent.delta.max", "The largest ε that a record (or node) has spent, at this δ.", "ε", "down"),
+)  # of layers with a budget and a proven guarantee, if [privacy] asks for them
 LAST_HALVING = 60  # visits: later visits would cost nothing, and their noise would exceed the range of single precision
 
 
@@ -97,6 +106,11 @@ class Ledger(Stateful):
         self.visits = np.zeros(records, np.int32)
 
     @property
+    def total(self) -> float:
+        """The ε that all visits of a record spend together."""
+        return self._epsilon
+
+    @property
     def budget(self) -> Budget:
         """The ledger for kernels."""
         return Budget(HALVING if self._halving else UNIFORM, self._allowed, self._epsilon, self.visits)
@@ -119,6 +133,12 @@ class Ledger(Stateful):
             return np.where(self.visits > 0, math.inf, 0.0)
         share = 1 - np.ldexp(1.0, -self.visits) if self._halving else self.visits / self._allowed
         return np.asarray(self._epsilon * share)
+
+    def releases(self, visits: int) -> list[tuple[float, int]]:
+        """Return the ε of each release that this many visits of a record made, with the number of these releases."""
+        if not self._halving:
+            return [(self._epsilon / self._allowed, visits)]
+        return [(math.ldexp(self._epsilon, -number), 1) for number in range(1, visits + 1)]
 
     def metrics(self, besides: NDArray[np.float64] | None = None) -> dict[str, float]:
         """Return the mean and the maximum of the spent ε, and the share of records whose budget is exhausted.

@@ -17,6 +17,7 @@ from golfsim.core.files import write_whole
 from golfsim.core.kernels import USERS, when_compiling
 from golfsim.core.paths import not_text
 from golfsim.core.provenance import about_this_machine, code_version
+from golfsim.privacy.accounting import AtDelta, spent
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.checking import random_uses
 from golfsim.protocol.learner import Learner
@@ -29,6 +30,7 @@ from golfsim.runs.store import WHOLE, about_run, hash_of
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import Point
 from golfsim.sim import checkpoint
+from golfsim.sim.observers import accountable
 from golfsim.sim.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -271,16 +273,38 @@ def guarantees(simulation: Simulation) -> dict[str, str]:
         for name, layer in simulation.layers.items()
         if isinstance(layer, Learner | Records) or layer.touches_private_data
     }
+    at_delta = at_delta_of(simulation)
     found = {
-        name: "; ".join(map(str, filter(None, (layer.guarantee(), layer.central())))) for name, layer in layers.items()
+        name: "; ".join(map(str, filter(None, (layer.guarantee(), at_delta.get(name), layer.central()))))
+        for name, layer in layers.items()
     }
     private = [layer.guarantee() for layer in layers.values() if layer.touches_private_data]
-    return found | ({"together": str(together(private))} if len(private) > 1 else {})
+    if len(private) > 1:
+        found["together"] = "; ".join(map(str, filter(None, (together(private), at_delta.get("together")))))
+    return found
+
+
+def at_delta_of(simulation: Simulation) -> dict[str, AtDelta]:
+    """Return the ε at the δ of `[privacy]` of each private layer, and of all together, for the visits that happened.
+
+    Layers whose guarantee is not proven have none. Then there is none of all layers together, and none either if they
+    count different units.
+    """
+    delta = simulation.scenario.privacy.delta
+    layers = {name: layer for name, layer in simulation.layers.items() if layer.touches_private_data}
+    ledgers = {name: accountable(layer) for name, layer in layers.items()} if delta is not None else {}
+    if delta is None or not ledgers:
+        return {}
+    units = {(layers[name].guarantee().unit, part.visits.size) for name, found in ledgers.items() for part in found}
+    groups = ledgers | {"together": [part for found in ledgers.values() for part in found]}
+    if len(ledgers) < 2 or len(units) > 1 or not all(ledgers.values()):
+        del groups["together"]
+    return {name: AtDelta(float(spent(found, delta).max()), delta) for name, found in groups.items() if found}
 
 
 def privacy(simulation: Simulation) -> dict[str, dict[str, Any]]:
     """Return for each layer that uses private data what makes its ε comparable with that of other layers."""
-    found = {}
+    found, at_deltas = {}, at_delta_of(simulation)
     for name, layer in simulation.layers.items():
         if layer.touches_private_data:
             proven, stated = layer.guarantee(), getattr(layer.config, "epsilon", None)
@@ -291,6 +315,8 @@ def privacy(simulation: Simulation) -> dict[str, dict[str, Any]]:
                 "proven": proven.epsilon if finite else None,
                 "note": proven.note,
             }
+            if at_delta := at_deltas.get(name):
+                found[name]["at_delta"] = at_delta._asdict() | {"text": str(at_delta)}
             if central := layer.central():
                 found[name]["central"] = vars(central) | {"text": str(central)}
     return found

@@ -21,7 +21,7 @@ from golfsim.network import adversaries, churn, transport
 from golfsim.protocol import base, loading
 from golfsim.scenario.messages import models_in
 from golfsim.scenario.model import Scenario
-from golfsim.scenario.tables import ObserveConfig, PlotConfig, StopConfig
+from golfsim.scenario.tables import ObserveConfig, PlotConfig, PrivacyConfig, StopConfig
 
 if TYPE_CHECKING:
     from golfsim.data.loading import Card
@@ -146,6 +146,7 @@ def tables() -> list[Entry]:
         "transport": transport.TransportConfig,
         "transport.partition": transport.PartitionConfig,
         "adversary": adversaries.AdversaryConfig,
+        "privacy": PrivacyConfig,
         "observe": ObserveConfig,
         "stop": StopConfig,
         "plot": PlotConfig,

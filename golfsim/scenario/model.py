@@ -27,7 +27,7 @@ from golfsim.protocol.records import RawRecords
 from golfsim.scenario.messages import Neighbours, Problem, ScenarioError, explain, shown
 from golfsim.scenario.source import Changes, Source
 from golfsim.scenario.stop_rule import Condition
-from golfsim.scenario.tables import ObserveConfig, PlotConfig, StopConfig
+from golfsim.scenario.tables import ObserveConfig, PlotConfig, PrivacyConfig, StopConfig
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -53,6 +53,7 @@ class Scenario(Settings):
     churn: tuple[ChurnConfig, ...] = Field((), description="when nodes are online: one table or several")
     transport: TransportConfig = Field(TransportConfig(), description="loss, delay and partition of messages")
     adversary: tuple[AdversaryConfig, ...] = Field((), description="nodes that do not follow the protocol")
+    privacy: PrivacyConfig = Field(PrivacyConfig(), description="how the guarantees of private layers are stated")
     observe: ObserveConfig = Field(ObserveConfig(), description="what is measured, and when")
     stop: StopConfig | None = Field(None, description="a condition that ends a run early")
     plot: PlotConfig = Field(PlotConfig(), description="the plot that is drawn at the end of a run")

@@ -11,6 +11,18 @@ from golfsim.core.settings import Settings
 MOST_DRAWN = 500  # nodes: drawings of larger networks are unreadable
 
 
+class PrivacyConfig(Settings):
+    """`[privacy]`: how the guarantees of private layers are stated."""
+
+    delta: float | None = Field(
+        None,
+        ge=1e-10,
+        lt=1,
+        description="δ: private layers also state the ε that the visits which happened have together at this δ, in the "
+        "log (`spent.delta.mean`, `spent.delta.max`) and in `run.json`; default: only pure ε, which adds up",
+    )
+
+
 class ObserveConfig(Settings):
     """`[observe]`: what is measured, when, and on how many nodes."""
 

@@ -37,13 +37,13 @@ def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
     data = loading.load(scenario.data, seed, scenario.folder, run) if scenario.data else None
     if data is None:
         world = _world(scenario, seed, threads, scenario.nodes.number or 0)
-        observer = Observer(scenario.observe, seed, scenario.cycles, None)
+        observer = Observer(scenario.observe, seed, scenario.cycles, None, delta=scenario.privacy.delta)
         return Built(world, None, scenario.stack(seed, None), observer)
     placement = place(scenario.nodes, data.y, data.classes, data.columns, seed)
     world = _world(scenario, seed, threads, placement.counts.size)
     raw = _raw(scenario, seed, data, placement.renumbered(world.label))
     test = TestSet(data.test_x, data.test_y, len(data.classes))
-    observer = Observer(scenario.observe, seed, scenario.cycles, test, raw)
+    observer = Observer(scenario.observe, seed, scenario.cycles, test, raw, scenario.privacy.delta)
     return Built(
         world, raw, scenario.stack(seed, raw), observer, data.digest, data.features, data.steps, data.note, data.classes
     )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from golfsim.core.metrics import SUMMARY, Metric
 from golfsim.learning.linear import Descent
 from golfsim.network import transport
+from golfsim.privacy.ledger import BUDGET_METRICS, DELTA_METRICS
 from golfsim.protocol import base, loading
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from golfsim.scenario.model import Scenario
 
 WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layers", "overlays"
-DESCENT, PUBLISHED = "gradient descent", "published records"
+DESCENT, PUBLISHED, PRIVATE = "gradient descent", "published records", "private layers"
 KINDS: dict[type[base.Protocol[Any]], tuple[str, tuple[Metric, ...]]] = {
     Learner: (LEARNING, (*observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
     Descent: (DESCENT, (*mean_model.MEAN_METRICS, *mean_model.OPTIMUM_METRICS)),
@@ -71,13 +72,18 @@ TITLES = {
         "Published records",
         'Every layer that publishes records, with `attacks = ["label"]` in `[observe]`.',
     ),
+    PRIVATE: (
+        "Private layers",
+        "Every layer with a budget whose guarantee is proven, with `delta` in `[privacy]`.",
+    ),
 }
 
 
 def of_layer(protocol: type[base.Protocol[Any]]) -> tuple[Metric, ...]:
     """Return all metrics that the log may have of a layer of this protocol."""
     of_kind = (metric for kind, (_, found) in KINDS.items() if issubclass(protocol, kind) for metric in found)
-    return (*transport.METRICS, *of_kind, *protocol.metrics)
+    at_delta = DELTA_METRICS if set(BUDGET_METRICS) <= set(protocol.metrics) else ()
+    return (*transport.METRICS, *of_kind, *protocol.metrics, *at_delta)
 
 
 def of_scenario(scenario: Scenario) -> dict[str, list[Metric]]:
@@ -102,6 +108,7 @@ def _asked(scenario: Scenario, protocol: type[base.Protocol[Any]]) -> list[Metri
         mean_model.OPTIMUM_METRICS: scenario.data is not None and "optimum" in observe.metrics,
         attacks.MEMBERSHIP_METRICS: "membership" in observe.attacks,
         attacks.LABEL_METRICS: "label" in observe.attacks,
+        DELTA_METRICS: scenario.privacy.delta is not None,
         overlay_stats.METRICS: observe.overlay is not None,
     }
     absent = {metric.name for group, there in measured.items() if not there for metric in group}
@@ -139,6 +146,7 @@ def _declared() -> Iterator[tuple[str, Metric]]:
     yield from ((WORLD, metric) for metric in observers.WORLD_METRICS)
     yield from ((EVERY_LAYER, metric) for metric in transport.METRICS)
     yield from ((layer, metric) for layer, found in KINDS.values() for metric in found)
+    yield from ((PRIVATE, metric) for metric in DELTA_METRICS)
     yield from _of_protocols()
 
 

@@ -14,6 +14,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.metrics import Metric
 from golfsim.core.threads import in_threads
+from golfsim.privacy import accounting
 from golfsim.privacy.ledger import Ledger
 from golfsim.protocol.checking import check_observed
 from golfsim.protocol.learner import Learner, classify
@@ -85,9 +86,16 @@ class Observer:
     """Measure all layers of a run in the cycles that the scenario asks for."""
 
     def __init__(
-        self, config: ObserveConfig, seed: int, cycles: int, test: TestSet | None, raw: RawRecords | None = None
+        self,
+        config: ObserveConfig,
+        seed: int,
+        cycles: int,
+        test: TestSet | None,
+        raw: RawRecords | None = None,
+        delta: float | None = None,
     ) -> None:
         self._config = config
+        self._delta = delta
         self._key = rng.key(seed, "observe", "sample")
         self._due = Due(config.every, cycles)
         self._overlay_due = Due(config.overlay, cycles) if config.overlay else frozenset[int]()
@@ -181,6 +189,8 @@ class Observer:
     def _of_layer(self, world: World, layer: Protocol[Any]) -> Metrics:
         found = layer.observe(world)
         check_observed(layer, found)
+        if self._delta is not None and (ledgers := accountable(layer)):
+            found = found | accounting.metrics(ledgers, self._delta)
         if isinstance(layer, Learner) and self._test is not None:
             nodes = self._sample(world, layer)
             if nodes.size:
@@ -248,6 +258,19 @@ def _count_degrees(table: NodeTable, world: World, layers: dict[str, Protocol[An
             table.add(world.cycle, name, degree=degree, count=count)
 
 
+def ledgers_of(layer: Protocol[Any]) -> list[Ledger]:
+    """Return the ledgers of a layer; none if they count different units."""
+    found = [part for part in vars(layer).values() if isinstance(part, Ledger) and part.visits.size]
+    return found if len({ledger.visits.size for ledger in found}) == 1 else []
+
+
+def accountable(layer: Protocol[Any]) -> list[Ledger]:
+    """Return the ledgers of a layer whose guarantee is proven, and is what one unit of them spends at most."""
+    ledgers, proven = ledgers_of(layer), layer.guarantee().epsilon
+    budget = math.fsum(ledger.total for ledger in ledgers)
+    return ledgers if proven is not None and math.isclose(proven, budget, rel_tol=1e-9) else []
+
+
 def spent_by_unit(world: World, layers: dict[str, Protocol[Any]]) -> NodeTable | None:
     """Return the number of records (or nodes, where that is the unit) by spent ε; None if no layer spends any.
 
@@ -255,8 +278,8 @@ def spent_by_unit(world: World, layers: dict[str, Protocol[Any]]) -> NodeTable |
     """
     table, found = NodeTable(FINAL, list(layers)), False
     for name, layer in layers.items():
-        ledgers = [part for part in vars(layer).values() if isinstance(part, Ledger) and part.visits.size]
-        if ledgers and len({ledger.visits.size for ledger in ledgers}) == 1:
+        ledgers = ledgers_of(layer)
+        if ledgers:
             spent, count = np.unique(sum(ledger.spent() for ledger in ledgers), return_counts=True)
             by_node = np.full(spent.size, layer.guarantee().unit == "node")
             table.add(world.cycle, name, spent=spent, count=count, by_node=by_node)

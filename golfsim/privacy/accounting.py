@@ -1,0 +1,117 @@
+"""Compute the (ε, δ) of several releases that use the same record, in place of the sum of their ε.
+
+A release of pure ε reveals at most as much as a random response with this ε, from which its output can be
+produced (Kairouz, Oh & Viswanath 2015). So all releases together reveal at most as much as all responses, also if a
+later release depends on the outputs of earlier ones; only their number and their ε must not. The distribution of the
+privacy loss of responses is known, and dp-accounting adds it up. Every rounding here increases ε.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golfsim.privacy.ledger import Ledger
+
+Releases = tuple[tuple[float, int], ...]  # the ε of a release, and the number of releases with it
+SMALLEST_DELTA = 1e-10  # below it, the rounding of the sums matters
+SLACK = 1e-12  # a bound on this rounding, which is taken off δ
+GRID = 4096  # steps of the loss of the largest release
+DIGITS = 6
+
+
+def together(releases: Iterable[tuple[float, int]], delta: float) -> float:
+    """Return an ε that releases satisfy together with this δ; it is never larger than the sum of their ε.
+
+    Parameters
+    ----------
+    releases : iterable of (float, int)
+        The pure ε of a release, and the number of releases with it.
+    delta : float
+        The δ, at least 1e-10. With 0 the result is the sum of the ε.
+    """
+    if delta and not SMALLEST_DELTA <= delta < 1:
+        raise ValueError(f"expected δ = 0 or {SMALLEST_DELTA:g} ≤ δ < 1; got {delta:g}")
+    merged: dict[float, int] = {}
+    for epsilon, number in releases:
+        if number > 0 and epsilon > 0:
+            merged[epsilon] = merged.get(epsilon, 0) + number
+    return _composed(tuple(sorted(merged.items())), delta)
+
+
+@lru_cache(maxsize=4096)
+def _composed(releases: Releases, delta: float) -> float:
+    total = math.fsum(epsilon * number for epsilon, number in releases)
+    if not releases or math.isinf(total):
+        return total
+    return total if delta == 0 else min(total, rounded_up(_of_responses(releases, delta)))
+
+
+def _of_responses(releases: Releases, delta: float) -> float:
+    """Return the ε of random responses.
+
+    Losses are multiples of a step. With a single ε this is the step, and nothing is rounded. Releases with less than
+    a step count as one release with the sum of their ε.
+    """
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    largest = releases[-1][0]
+    step = largest if len(releases) == 1 else largest / GRID
+    small = math.fsum(epsilon * number for epsilon, number in releases if epsilon < step)
+    found = None
+    for epsilon, number in (*((e, n) for e, n in releases if e >= step), (small, 1)):
+        if epsilon > 0:
+            one = pld.from_privacy_parameters(
+                common.DifferentialPrivacyParameters(epsilon, 0), value_discretization_interval=step
+            )
+            several = one.self_compose(number) if number > 1 else one
+            found = several if found is None else found.compose(several)
+    assert found is not None
+    with np.errstate(over="ignore"):  # of e^ε, if ε is some hundreds
+        return max(0.0, float(found.get_epsilon_for_delta(delta - SLACK)))
+
+
+def rounded_up(value: float) -> float:
+    """Return the smallest number of six digits that is at least a positive value: it is the same on all processors."""
+    if not (value > 0 and math.isfinite(value)):
+        return value
+    step = 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
+    return math.ceil(value / step) * step
+
+
+class AtDelta(NamedTuple):
+    """The ε of the visits that happened, at a δ."""
+
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:g} at δ = {self.delta:g}, for the visits that happened"
+
+
+def spent(ledgers: Sequence[Ledger], delta: float) -> NDArray[np.float64]:
+    """Return the ε that each record (or node) has spent in several ledgers of the same units, at this δ.
+
+    Units with the same visits share one computation.
+    """
+    visits = np.stack([ledger.visits for ledger in ledgers], axis=1)
+    histories, which = np.unique(visits, axis=0, return_inverse=True)
+    found = [together(_releases(ledgers, history), delta) for history in histories.tolist()]
+    return np.asarray(found, np.float64)[which.ravel()]
+
+
+def _releases(ledgers: Sequence[Ledger], visits: Sequence[int]) -> Iterable[tuple[float, int]]:
+    for ledger, number in zip(ledgers, visits, strict=True):
+        yield from ledger.releases(number)
+
+
+def metrics(ledgers: Sequence[Ledger], delta: float) -> dict[str, float]:
+    """Return the mean and the maximum over records (or nodes) of the ε that they have spent at this δ."""
+    found = spent(ledgers, delta)
+    return {"spent.delta.mean": float(found.mean()), "spent.delta.max": float(found.max())}

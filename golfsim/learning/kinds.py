@@ -74,13 +74,13 @@ def _fresh(room: Room) -> Room:
 
 
 @overload(with_room)
-def _compiled_with_room(rule):
-    if learner_of(rule).linear:
-        return lambda rule: rule
+def _compiled_with_room(rule: Any) -> Any:
+    def same(rule: Any) -> Any:
+        return rule
 
     def fresh(rule: Any) -> Any:
         room = rule.room
         new = Room(room.own, np.empty_like(room.gradient), np.empty_like(room.one), np.empty_like(room.work))
         return Rule(rule.kind, rule.one_by_one, rule.numbers, rule.steps, new)
 
-    return fresh
+    return same if learner_of(rule).linear else fresh  # numba requires the annotations of all three to be equal

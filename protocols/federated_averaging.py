@@ -14,7 +14,7 @@ from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.settings import Share
 from golfsim.core.threads import over_ranges
-from golfsim.learning.batches import Batch, room_for_batches, size_of_batch, take_all
+from golfsim.learning.minibatches import Batch, room_for_batches, size_of_batch, take_all
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import LearningConfig, linear
 from golfsim.learning.merging import merge_in

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ALL_TO_ALL = 1000  # nodes, if each has all others as neighbours
 DEGREE = 4  # bytes: the number of neighbours of the sender, for the weights
-LINK = 60  # bytes per link, while links are sorted and weighed
+LINK = 36  # bytes per link, while links are sorted and weighed
 
 
 class Links(NamedTuple):
@@ -186,7 +186,7 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
 
     def memory(self, world: World) -> int:
         """Return the bytes of the models before and after they are averaged, and of the links."""
-        links = max(2 * self.config.peers.most_links(world), min(world.nodes, ALL_TO_ALL) ** 2)
+        links = 2 * self.config.peers.most_links(world) or min(world.nodes, ALL_TO_ALL) ** 2
         models = 2 * world.nodes + world.tampering.keeps_old().size
         return self.size_of_models(models) + size_of((LINK, links))
 

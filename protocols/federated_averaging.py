@@ -14,10 +14,10 @@ from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.settings import Share
 from golfsim.core.threads import over_ranges
-from golfsim.learning.batches import Batch, room_for_batches, size_of_batch, take_all
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import LearningConfig, linear
 from golfsim.learning.merging import merge_in
+from golfsim.learning.minibatches import Batch, room_for_batches, size_of_batch, take_all
 from golfsim.learning.packing import ALL, MessageConfig, nothing_remembered, pack_rows, packing_of
 from golfsim.learning.shared import SharedModel
 from golfsim.network.adversaries import forge_rows

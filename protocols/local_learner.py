@@ -12,9 +12,9 @@ from pydantic import Field
 from golfsim.core.kernels import kernel
 from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
-from golfsim.learning.batches import Batch, room_for_batches, size_of_batch, take_one
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import Descent, LearningConfig, linear
+from golfsim.learning.minibatches import Batch, room_for_batches, size_of_batch, take_one
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure
 from golfsim.protocol.records import Published

@@ -32,8 +32,6 @@ def accounts_of(flow):
         flow.get("spend", 1),
         1,
         np.zeros(0, np.int32),
-        1,
-        np.zeros(0, int),
     )
 
 

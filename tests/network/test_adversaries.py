@@ -26,7 +26,8 @@ from golfsim.core.rng import key
 from golfsim.network.adversaries import HONEST, NEGATIVE, NOISE, OLD, Forgery, Tampering, forge, forge_rows
 from golfsim.scenario.model import Scenario
 from golfsim.sim import checkpoint
-from protocols.golf import MEDIAN, TRIMMED, Golf, clip_model, robust_mean
+from protocols.golf import Golf
+from protocols.golf.receiving import MEDIAN, TRIMMED, clip_model, robust_mean
 
 PEERS = {"name": "peers", "use": "uniform"}
 GOLF = {"name": "learning", "use": "golf", "peers": "peers", "records": "raw"}

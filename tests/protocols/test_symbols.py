@@ -26,7 +26,7 @@ from golfsim.protocol.symbols import Symbols, add, dot, number, symbols_of, vect
 from golfsim.scenario.messages import ScenarioError
 from protocols.data_perturbation import DataPerturbation
 from protocols.data_perturbation.sampled import MOST_SAMPLES, Problem, chosen, report, sampled
-from protocols.golf import Models, join
+from protocols.golf.receiving import Models, join
 
 PEERS = {"name": "peers", "use": "uniform"}
 PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 6.0, "mode": "sampled"}

@@ -19,7 +19,7 @@ from golfsim.learning.merging import merge_in, share_of
 from golfsim.learning.packing import pack
 from golfsim.learning.updates import copy_model, keep_model
 from golfsim.network.adversaries import HONEST, Forgery, forge
-from protocols.golf import (
+from protocols.golf.receiving import (
     ALGORITHM1,
     MEAN,
     MU,
@@ -173,7 +173,7 @@ def receive_in_batches(
     live: bool,
     one_by_one: bool,
 ) -> None:
-    """Receive messages as `protocols.golf.receive` does, with a learner that updates many models at once.
+    """Receive messages as `protocols.golf.receiving.receive` does, with a learner that updates many models at once.
 
     Parameters
     ----------

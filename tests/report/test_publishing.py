@@ -166,7 +166,8 @@ def test_the_tables_of_the_readmes_are_those_of_the_verdicts():
 
 @pytest.mark.skipif(not COMMITTED, reason="no page is published yet")
 def test_the_published_pages_are_small_and_have_no_traces_of_a_machine():
-    assert {page.stem for page in COMMITTED} == {"reproduction", *map(str.lower, sources())}
+    assert {"reproduction", "a15", "c17", "h17", "v20"} <= {page.stem for page in COMMITTED}
+    assert {page.stem for page in COMMITTED} <= {"reproduction", *map(str.lower, sources())}
     for page in COMMITTED:
         assert "This is the quick version" not in blameless(page)
 

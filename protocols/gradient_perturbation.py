@@ -46,8 +46,8 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         """Check that no record is longer than the guarantee allows, and create the ledger."""
         super().setup(world)
         config = self.config
-        refuse_unfit(config.records, config.norm, self.name)
         self.refuse_unbounded()
+        refuse_unfit(config.records, config.norm, self.name, any_length=config.learner.clips)
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon, config.rule, config.records.models)
         self.ledger = Ledger(config.schedule, spent, units)

@@ -72,6 +72,9 @@ def erm(**settings):
 
 
 MORE = {
+    "golf with noisy gradients, at a delta": lambda: learning(
+        VIEWS, golf(epsilon=5.0, schedule={"kind": "uniform", "visits": 12}), privacy={"delta": 1e-5}
+    ),
     "golf, one record per node": lambda: learning(VIEWS, golf(), **ONE),
     "golf, logistic, sessions": lambda: learning(VIEWS, golf(learner="logistic"), **ONE, **SESSIONS),
     "golf, turns of its own, the way of golf": lambda: learning(

@@ -113,7 +113,8 @@ def descend(w, i, t, rule):
         for f in range(size):
             g = fused(lam, w[i, f], gradient[0, f])
             v = fused(first, w[i, size + f], (np.float32(1) - first) * g)
-            q = fused(second, w[i, 2 * size + f], (np.float32(1) - second) * (g * g))
+            before = max(w[i, 2 * size + f], np.float32(0))  # a forged model may have a negative one
+            q = fused(second, before, (np.float32(1) - second) * (g * g))
             w[i, size + f], w[i, 2 * size + f] = v, q
             w[i, f] -= rate * (v * scale) / (np.sqrt(q * wide) + np.float32(TINY))
     elif s.optimiser == MOMENTUM:

@@ -34,7 +34,11 @@ def find(use: str, folder: Path = Path(), allow_code: bool = False) -> type[Onli
         check_learner(found)
         return found  # type: ignore[no-any-return]
     if use not in installed():
-        raise UserError(f"there is no learner “{use}”", key="learner", hint=nearest(use, list(installed())))
+        raise UserError(
+            f"there is no learner “{use}”",
+            key="learner",
+            hint=nearest(use, list(installed())) or "golfsim list learners",
+        )
     return installed()[use].load()  # type: ignore[no-any-return]
 
 

@@ -71,6 +71,7 @@ class OnlineLearner(Generic[C]):
     linear: ClassVar[bool] = False
     batched: ClassVar[bool] = False  # it has no kernels, but methods over many models (golfsim.learning.many)
     task: ClassVar[Task] = "classes"  # what the scores are for
+    independent: ClassVar[bool] = False  # `merge` takes two models as made from different records
     probabilities: ClassVar[bool] = False  # whether scores are logarithms of odds, so that there is a log loss
     uses: ClassVar[frozenset[str]] = frozenset()  # the settings of layers that it uses: lambda, offset
     update: ClassVar[Any] = None
@@ -113,6 +114,11 @@ class OnlineLearner(Generic[C]):
     def bound(self) -> float | None:
         """Return the largest length of the gradient of a record of length 1; None: there is none."""
         return None
+
+    @property
+    def clips(self) -> bool:
+        """Whether the gradient of a record has the length `bound`, however long the record is."""
+        return False
 
     def fits(self, records: Records[Any], layer: str) -> None:
         """Refuse records that it cannot learn from."""
@@ -252,6 +258,11 @@ class GradientLearner(OnlineLearner[G]):
     def bound(self) -> float | None:
         """Return the length that gradients are clipped to."""
         return self.config.clip
+
+    @property
+    def clips(self) -> bool:
+        """Whether gradients are clipped."""
+        return self.config.clip is not None
 
     def steps(self, lam: float, norm: str) -> Steps:
         """Return how a gradient changes a model."""

@@ -36,7 +36,9 @@ def find(use: str, folder: Path, allow_code: bool = False) -> type[Protocol[Any]
         check_class(found)
         return found
     if use not in installed():
-        raise UserError(f"there is no protocol “{use}”", key="use", hint=nearest(use, list(installed())))
+        raise UserError(
+            f"there is no protocol “{use}”", key="use", hint=nearest(use, list(installed())) or "golfsim list protocols"
+        )
     return installed()[use].load()  # type: ignore[no-any-return]
 
 

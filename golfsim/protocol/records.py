@@ -131,11 +131,11 @@ def longest(records: Records[Any], norm: str) -> float:
     return max(1.0, float(length.max(initial=0.0)))
 
 
-def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm") -> None:
+def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm", any_length: bool = False) -> None:
     """Refuse records that noise cannot protect.
 
-    These are records longer than 1, since the sensitivity of every private strategy assumes that length, and records
-    that are already published. `key` is the setting of the layer that states the length.
+    These are records that are already published, and records longer than 1, unless the strategy protects records of
+    any length. `key` is the setting of the layer that states the length.
     """
     if isinstance(records, Published):
         raise UserError(
@@ -144,7 +144,7 @@ def refuse_unfit(records: Records[Any], norm: str, layer: str, key: str = "norm"
             hint='protect "raw", or learn from the published records without noise',
             docs="privacy",
         )
-    length = longest(records, norm)
+    length = 0.0 if any_length else longest(records, norm)
     if length > 1 + ROUNDING / 2:
         raise UserError(
             f"the longest record has {norm.upper()} length {length:.6g}; the guarantee needs at most 1",

@@ -110,8 +110,8 @@ class Golf(Descent[GolfConfig]):
         )  # fmt: skip
         private = config.epsilon is not None
         if private:
-            refuse_unfit(config.records, config.norm, self.name)
             self.refuse_unbounded()
+            refuse_unfit(config.records, config.norm, self.name, any_length=config.learner.clips)
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon or 0.0, config.rule, config.records.models)
         self.ledger = Ledger(config.schedule, spent, units if private else 0)

@@ -194,7 +194,7 @@ def test_an_audit_states_the_same_caveat(tmp_path: Path, stated: bool) -> None:
 @pytest.mark.parametrize("name", sorted(cards()))
 def test_a_set_with_a_card_has_no_caveat(name: str) -> None:
     assert loading.caveat(DataConfig(set=name), Path()) == ""
-    assert len(cards()[name].classes) >= 2
+    assert len(cards()[name].classes) >= 2 or cards()[name].task != "classification"
 
 
 @pytest.mark.parametrize("name", sorted(name for name, card in cards().items() if card.kind != "fetched"))

@@ -106,7 +106,7 @@ ONE_MISTAKE = {
     ),
     "a key like no other": (
         below('set = "random"', "zzz = 1"),
-        "s.toml:7: data.zzz: unknown key\n    valid: set, file, task, label, classes, categories, indices, test_file",
+        "s.toml:7: data.zzz: unknown key\n    valid: set, file, format, task, label, classes, categories, indices",
     ),
     "a misspelt key of a layer, on which another layer depends": (
         changed(("view = 20", "vieww = 20")),
@@ -184,7 +184,7 @@ ONE_MISTAKE = {
     ),
     "a bad element of a list": (
         changed(('"l1"]', '\n  "l7",\n]')),
-        's.toml:8: data.scale.1: expected "minmax", "pool", "l1", "l2", "clip-l2" or "bias"; got "l7"',
+        's.toml:8: data.scale.1: expected "minmax", "standard", "pool", "l1", "l2", "clip-l2" or "bias"; got "l7"',
     ),
     "a misspelt choice": (
         changed(('"pegasos"', '"Pegasus"')),
@@ -262,7 +262,7 @@ ONE_MISTAKE = {
     ),
     "a protocol like no other": (
         changed(('"golf"', '""')),
-        "s.toml:19: learning.use: there is no protocol “”\n    valid: ",
+        "s.toml:19: learning.use: there is no protocol “”\n    golfsim list protocols",
     ),
     "a number for a protocol": (
         changed(('"golf"', "3")),
@@ -304,7 +304,7 @@ ONE_MISTAKE = {
     ),
     "no kind of churn": (
         churn("online = 0.9"),
-        "s.toml:27: churn.kind: missing\n    valid: crash, rate, oscillating, lognormal",
+        "s.toml:27: churn.kind: missing\n    valid: crash, rate, oscillating, replacement, lognormal",
     ),
     "an unknown kind of churn": (
         churn('kind = "lognormall"'),

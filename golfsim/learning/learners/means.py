@@ -101,6 +101,7 @@ class Centroid(OnlineLearner[LearnerConfig]):
     """nearest class mean: running means of the records of each class, with the lengths of means of few corrected."""
 
     Numbers = Sums
+    independent = True
     update, scores, merge = _update, _scores, _merge
 
     def shape(self, records: Shape) -> tuple[int, int]:

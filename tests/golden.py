@@ -140,6 +140,9 @@ MORE = {
     "golf, softmax, three classes": lambda: learning(
         PEERS, golf(learner={"use": "softmax", "rate": 0.5, "fade": 0.01}, batch="one-by-one"), data=THREE
     ),
+    "golf, softmax, log loss": lambda: learning(
+        PEERS, golf(learner={"use": "softmax", "rate": 0.5}), observe=OBSERVE | {"metrics": ["log-loss"]}
+    ),
     "golf, mlp with adam, three classes": lambda: learning(
         PEERS,
         golf(
@@ -213,6 +216,14 @@ MORE = {
     ),
     "golf, noise for l2": lambda: learning(
         PEERS, golf(epsilon=50.0, norm="l2", schedule={"kind": "uniform", "visits": 50})
+    ),
+    "random_walk, matrix factorisation": lambda: learning(
+        VIEWS,
+        golf(use="random_walk", learner={"use": "matrix_factorisation", "rank": 2, "fade": 0.01}, **{"lambda": 0.05}),
+        data=RATED,
+        nodes={"split": {"kind": "by", "column": "user"}},
+        cycles=60,
+        observe={"every": 20, "nodes": 20},
     ),
     "random_walk, logistic": lambda: learning(VIEWS, golf(use="random_walk", learner="logistic", hops=3)),
     "gradient_perturbation, l2": lambda: learning(

@@ -304,7 +304,7 @@ ONE_MISTAKE = {
     ),
     "no kind of churn": (
         churn("online = 0.9"),
-        "s.toml:27: churn.kind: missing\n    valid: crash, rate, oscillating, replacement, lognormal",
+        "s.toml:27: churn.kind: missing\n    valid: crash, rate, oscillating, diurnal, replacement, lognormal",
     ),
     "an unknown kind of churn": (
         churn('kind = "lognormall"'),

@@ -135,7 +135,7 @@ MORE = {
         data=RATED,
         nodes={"split": {"kind": "by", "column": "user"}},
         cycles=60,
-        observe={"every": 20, "nodes": 20},
+        observe={"every": 20, "nodes": "all"},
     ),
     "golf, softmax, three classes": lambda: learning(
         PEERS, golf(learner={"use": "softmax", "rate": 0.5, "fade": 0.01}, batch="one-by-one"), data=THREE
@@ -219,11 +219,16 @@ MORE = {
     ),
     "random_walk, matrix factorisation": lambda: learning(
         VIEWS,
-        golf(use="random_walk", learner={"use": "matrix_factorisation", "rank": 2, "fade": 0.01}, **{"lambda": 0.05}),
+        golf(
+            use="random_walk",
+            walkers=40,
+            learner={"use": "matrix_factorisation", "rank": 2, "fade": 0.01},
+            **{"lambda": 0.05},
+        ),
         data=RATED,
         nodes={"split": {"kind": "by", "column": "user"}},
         cycles=60,
-        observe={"every": 20, "nodes": 20},
+        observe={"every": 20, "nodes": "all"},
     ),
     "random_walk, logistic": lambda: learning(VIEWS, golf(use="random_walk", learner="logistic", hops=3)),
     "gradient_perturbation, l2": lambda: learning(

@@ -168,7 +168,8 @@ class Broadcast(Protocol[BroadcastConfig]):
 
     def memory(self, world: World) -> int:
         """Return the bytes of what the nodes know, and of who acts."""
-        return size_of((np.int32, 4, world.nodes), (np.int64, 2, world.nodes))
+        drawn = 2 * (self.config.initiators == "random")
+        return size_of((np.int32, 4, world.nodes), (np.int64, drawn, world.nodes))
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Let the nodes know nothing."""

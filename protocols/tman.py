@@ -413,7 +413,7 @@ class TMan(ViewOverlay[TManConfig]):
     def memory(self, world: World) -> int:
         """Return the bytes of the views, of the positions, and of the targets and samples of a turn."""
         samples = max(self.config.samples, self.config.initial or self.config.view)
-        return super().memory(world) + size_of((np.int64, 8, world.nodes), (np.int32, samples + 1, world.nodes))
+        return super().memory(world) + size_of((np.int64, 4, world.nodes), (np.int32, samples + 1, world.nodes))
 
     def start(self, world: World, nodes: NDArray[np.int32]) -> None:
         """Give the nodes a view of random peers."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.audit.neighbours import NeighbouringPair, Record
+from golfsim.core.errors import UserError
 from golfsim.data import loading, scaling
 from golfsim.network.transport import Transport, TransportConfig
 from golfsim.network.world import World
@@ -31,7 +32,7 @@ class Network:
 
     def __init__(self, scenario: Scenario) -> None:
         everything = scenario.stack(scenario.seed, RawRecords.stand_in() if scenario.data else None)
-        self.private = [name for name, layer in everything.items() if layer.touches_private_data]
+        self.private = [name for name, layer in everything.items() if layer.touches_private_data and _audible(layer)]
         needed = {name for each in self.private for name in with_layers_below(everything[each])}
         wanted = {name: everything[name].audited() for name in everything if name in needed}
         self.scenario = _with_changes(scenario, everything, wanted) if needed else scenario
@@ -83,6 +84,16 @@ class Network:
         return {name: layers[name].guarantee() for name in self.private}
 
 
+def _audible(layer: Protocol[Any]) -> bool:
+    """Return whether a layer learns classes, as the records of an audit have them; refuse others that state an ε."""
+    if getattr(layer, "task", "classes") in ("classes", "clusters"):
+        return True
+    if getattr(layer.config, "epsilon", None) is not None:
+        what = f"the records of an audit have classes, and “{layer.name}” learns numbers"
+        raise UserError(what, key=f"{layer.name}.learner", hint="audit the layer with a learner of classes")
+    return False
+
+
 def _largest(wanted: list[Audited]) -> Audited:
     """Return the smallest size that suits all layers, with records that suit all."""
     sizes = np.array([each[:4] for each in wanted] or [Audited()[:4]]).max(axis=0)
@@ -99,5 +110,6 @@ def _with_changes(scenario: Scenario, layers: Layers, wanted: dict[str, Audited]
         if isinstance(layers[name], Overlay):
             tables[place] = {"name": name, "use": "uniform"}
         else:
-            tables[place] = {key: v for key, v in table.items() if key not in SCHEDULE} | wanted[name].changes
+            changed = {key: v for key, v in table.items() if key not in SCHEDULE} | wanted[name].changes
+            tables[place] = {key: value for key, value in changed.items() if value is not None}
     return scenario.change({"protocol": tables, "churn": [], "adversary": [], "transport": {}, "sweep": {}, "case": []})

@@ -14,7 +14,8 @@ METRICS = "metrics"
 GENERATED = {GENERAL: "Scenario reference", METRICS: "Metrics"}  # pages that come from the code
 # What the pages use of LaTeX, for a terminal. A test fails where a page uses more.
 SYMBOLS = {
-    "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr", "approx": "≈", "cdot": "·", "delta": "δ", "det": "det",
+    "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr", "approx": "≈", "cdot": "·",
+    "cos": "cos", "delta": "δ", "det": "det",
     "ell": "ℓ", "eta": "η", "exp": "exp", "ge": "≥", "in": "∈", "int": "∫", "kappa": "κ", "lambda": "λ", "ldots": "…",
     "le": "≤", "leftarrow": "←", "ln": "ln", "max": "max", "mid": "|", "min": "min", "mu": "μ", "nabla": "∇",
     "notin": "∉", "nu": "ν", "otimes": "⊗", "pi": "π", "pm": "±", "prod": "Π", "qquad": "  ", "setminus": "∖",

@@ -80,7 +80,8 @@ class LayerConfig(Settings):
 class Audited(NamedTuple):
     """The smallest network and the fewest cycles in which a layer releases everything that its guarantee covers.
 
-    `changes` are settings under which the audit sees each released piece. They must not weaken the guarantee.
+    `changes` are settings under which the audit sees each released piece; None removes a setting. They must not weaken
+    the guarantee.
     """
 
     nodes: int = 2

@@ -163,6 +163,9 @@ class About(NamedTuple):
     items: int = 0  # of ratings
 
 
+LARGEST = 2**60  # numbers of an array, also of one that takes no memory
+
+
 class RawRecords(Records[LayerConfig]):
     """The nodes' own records, unprotected: a layer that learns from them is not private.
 
@@ -208,6 +211,7 @@ class RawRecords(Records[LayerConfig]):
     @classmethod
     def outline(cls, records: int, features: int, classes: int, nodes: int, about: About | None = None) -> RawRecords:
         """Return a layer of records with this shape that takes no memory: all records are the same zeros."""
+        records = min(records, LARGEST // max(features, 1))
         x = np.broadcast_to(np.zeros(features, np.float32), (records, features))
         counts = np.full(nodes, records // max(nodes, 1), np.int64)
         label = np.zeros(1, np.int32 if classes else np.float32)

@@ -477,8 +477,9 @@ class Golf(Descent[GolfConfig]):
         return super().disclosure() if self.config.epsilon is None else noisy
 
     def audited(self) -> Audited:
-        """Return an audit of two nodes that exchange models until the budget is spent, and once more."""
-        return Audited(cycles=visits_of(self.config.schedule) + 1)
+        """Return an audit of two nodes that exchange complete models until the budget is spent, and once more."""
+        changes = dict.fromkeys(("flow", "message", "period", "phase", "jitter", "jitter_of", "on_return", "receive"))
+        return Audited(cycles=visits_of(self.config.schedule) + 1, changes=changes)
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the metrics, with the spent budget if gradients are perturbed, and tokens if there are accounts."""

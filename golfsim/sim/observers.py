@@ -79,6 +79,7 @@ BY_TASK = {
     "numbers": NUMBERS,
     "ratings": NUMBERS,
 }  # of learning layers, by what their models are for
+OF_WORST = frozenset(metric.name for found in BY_TASK.values() for metric in found)
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,7 @@ class Observer:
             able = ~np.isnan(values)
             if able.any() or name == "auc":
                 metrics |= summary(name, values[able] if able.any() else values)
-            if test.by_node and able.any():
+            if test.by_node and able.any() and name in OF_WORST:
                 metrics[f"{name}.worst_tenth"] = worst_tenth(values[able], name in RISING)
             if name in AGE_AFTER:
                 metrics |= summary("age", layer.ages(nodes))

@@ -43,7 +43,11 @@ def logged():
     classes = golden.learning(VIEWS, GOLF | {"name": "learning"}, data=several, cycles=2, observe={"metrics": ["roc"]})
     line = golden.learning(VIEWS, GOLF | {"name": "learning"}, cycles=2, observe={"metrics": ["mean-model"]})
     line |= {"data": {"set": "random", "train": 100, "test": 60}}  # two features
-    runs = map(measured, (observed(), classes, line))
+    own = {"test": "own", "metrics": ["log-loss"]}
+    odds = golden.learning(VIEWS, GOLF | {"name": "learning", "learner": "logistic"}, cycles=2, observe=own)
+    clusters = GOLF | {"name": "learning", "learner": {"use": "kmeans", "clusters": 3}}
+    alone = golden.learning(VIEWS, clusters, data=several, cycles=2, observe={"test": "own"})
+    runs = map(measured, (observed(), classes, line, odds, alone))
     found = set().union(*(kept(name) for name in golden.LOGS), *runs)
     return found.union(*(measured(scenario(entry)) for entry in ENTRIES.values()))
 

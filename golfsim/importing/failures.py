@@ -190,14 +190,12 @@ class Failures(Outcomes):
         online = self.integer(f"{name}.size") / self.size
         if not 0 < online <= 1:
             self.p.fail(f"{name}.size", f"expected 1 to {self.size} online nodes; got {online * self.size:g}")
-        table = self._table("lognormal", name)
+        table = self._table("replacement", name)
         table.put("online", online, self.origin(f"{name}.size"))
         table.put("mu", self.number(f"{name}.mu") + math.log(every), self.origin(f"{name}.mu"))
         table.put("sigma", self.number(f"{name}.sigma"), self.origin(f"{name}.sigma"))
         if first > 1:
             table.put("from", first)
-        what = "GoLF keeps the number of online nodes fixed, with sessions of whole cycles; here it is so on average"
-        self.note(name, what)
         if not supported.has("golf", "on_return", "send"):
             self.note(name, "a node of GoLF sends once more when its session begins")
 

@@ -3,7 +3,7 @@
 import naive
 import numpy as np
 import pytest
-from helpers import finished, learning_tree, rule_of
+from helpers import finished, learning_tree, needs_jit, rule_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
@@ -151,6 +151,7 @@ def test_a_single_cluster_tells_nothing():
     assert finished(tree).latest["golf"]["nmi.mean"] == 0
 
 
+@needs_jit
 def test_matching_is_what_makes_merging_work():
     """Models whose first records differ have their centroids in different orders: without matching they collapse."""
     data = {"set": "segmentation", "train": 600, "test": 200, "test_seed": 1, "scale": ["minmax"]}

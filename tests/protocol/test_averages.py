@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from entries import GIVEN, LOCAL, PEERS, SUMS
-from helpers import HERE, finished, learning_tree, simulation, tree
+from helpers import HERE, finished, learning_tree, needs_jit, simulation, tree
 
 from golfsim.core.errors import UserError
 from golfsim.learning.closed_form import FITS, Settings
@@ -237,6 +237,7 @@ PUBLISHED = {"name": "published", "use": "data_perturbation", "epsilon": 20.0}
 SEVEN = {"set": "segmentation", "train": 200, "test": 60, "scale": ["minmax", "l1"], "bounds": "train"}
 
 
+@needs_jit
 @pytest.mark.parametrize("use", ["averaging", "push_sum"])
 @pytest.mark.parametrize("mode", [{"mode": "label+features"}, {"mode": "sampled", "samples": 2}])
 @pytest.mark.parametrize("learner", ["centroid", "lda"])

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from golfsim.learning.updates import NORMS, SHARING, Noise, Sharing, guarantee_of_gradients, spent_on_all
+from golfsim.learning.updates import SHARING, Noise, Sharing, guarantee_of_gradients, spent_on_all
+from golfsim.privacy.choice import NoiseConfig
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 
-class GradientPerturbationConfig(WalkConfig):
+class GradientPerturbationConfig(WalkConfig, NoiseConfig):
     """The settings of a walk with noisy gradients."""
 
     epsilon: float = Field(
@@ -50,8 +51,8 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         refuse_unfit(config.records, config.norm, self.name, any_length=config.learner.clips)
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon, config.rule, config.records.models)
-        self.ledger = Ledger(config.schedule, spent, units)
-        self._noise = Noise(True, NORMS[config.norm], config.unit == "record", self.key("noise"))
+        self.ledger = Ledger(config.schedule, spent, units, config.delta or 0.0)
+        self._noise = Noise(True, config.noise_kind, config.unit == "record", self.key("noise"))
 
     def memory(self, world: World) -> int:
         """Return the bytes of the walks and of the ledger."""
@@ -67,7 +68,7 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
     def guarantee(self) -> Guarantee:
         """Return ε per record or node."""
         config = self.config
-        return guarantee_of_gradients(config.records, config.epsilon, config.rule, config.unit)
+        return guarantee_of_gradients(config.records, config.epsilon, config.rule, config.unit, config.delta or 0.0)
 
     def disclosure(self) -> Disclosure:
         """Return that models with noisy gradients are released."""

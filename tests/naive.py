@@ -1315,7 +1315,13 @@ def share_of_gamma_norm(key, cycle, node, k, d, scale, shares):
     return scale * math.sqrt(2 * mixed) * np.array([normal(*pair) for pair in pairs])
 
 
-NOISE = {"l1": laplace_noise, "l2": gamma_norm_noise}
+def gaussian_noise(key, cycle, node, k, d, scale):
+    """Independent normal numbers, two draws each, from draws k, k + 1, … (Box & Muller 1958)."""
+    pairs = [[draw(key, cycle, node, k + 2 * f + e) for e in range(2)] for f in range(d)]
+    return np.array([scale * normal(*pair) for pair in pairs])
+
+
+NOISE = {"l1": laplace_noise, "l2": gamma_norm_noise, "gaussian": gaussian_noise}
 
 
 # ------------------------------------------------------------------------------------------------ random response
@@ -1395,6 +1401,17 @@ class Ledger:
         for record in records:
             self.visits[record] += 1
         return float(min(charges))
+
+
+class SquaredLedger(Ledger):
+    """The same for Gaussian noise: what visits share is the square of μ (Dong, Roth & Su 2022, corollary 3.3)."""
+
+    def visit(self, records):
+        """Charge a visit; the μ that all of the records can bear, or None where one has nothing left."""
+        self.epsilon, mu = self.epsilon**2, self.epsilon
+        least = super().visit(records)
+        self.epsilon = mu
+        return None if least is None else math.sqrt(least)
 
 
 # ------------------------------------------------------------------------------------------------ published records

@@ -55,6 +55,7 @@ class Finding:
     pair: str
     score: str
     runs: int  # on each of the two data sets
+    delta: float = 0.0  # at which ε is stated
 
     @property
     def broken(self) -> bool:
@@ -196,10 +197,12 @@ def _found(subject: Subject, runs: int, seed: int, error: float, pairs: Pairs) -
     pair = _worst_pair(subject, pairs(network.size), max(runs // SHORT, FEWEST_SHORT), seed)
     runs *= network.size.effort
     one, other = subject.of(_outputs(network, pair, unit, runs, seed, ("one", "other")))
-    name, bound = tell_apart(one, other, error)
+    delta = subject.guarantee.delta
+    name, bound = tell_apart(one, other, error, delta)
     stated = subject.guarantee.epsilon
     finite = None if stated is None or math.isinf(stated) else stated
-    return Finding(subject.point, subject.name, unit, finite, subject.guarantee.note, bound, pair.name, name, runs)
+    note = subject.guarantee.note
+    return Finding(subject.point, subject.name, unit, finite, note, bound, pair.name, name, runs, delta)
 
 
 def _outputs(
@@ -256,20 +259,20 @@ def _worst_pair(subject: Subject, pairs: list[NeighbouringPair], runs: int, seed
     return there[int(np.argmax([scores.distance(*one) for one in seen]))]
 
 
-def tell_apart(one: Floats, other: Floats, error: float) -> tuple[str, float]:
-    """Return the name of the best score and a lower bound on ε, from outputs [runs, numbers] on two data sets."""
+def tell_apart(one: Floats, other: Floats, error: float, delta: float = 0.0) -> tuple[str, float]:
+    """Return the best score and a lower bound on ε at a δ, from outputs [runs, numbers] on two data sets."""
     if not one.shape[1]:
         return NOTHING, 0.0
     (fit, choose, test), (fit_n, choose_n, test_n) = (_quarters_and_half(outputs) for outputs in (one, other))
     best: tuple[float, str, scores.Score, float, bool] | None = None
     for name, score in scores.guesses(fit, fit_n):
         for turned in (False, True):
-            event = bounds.best_event(*_scored(score, choose, choose_n, turned), error / TRIED)
+            event = bounds.best_event(*_scored(score, choose, choose_n, turned), error / TRIED, delta)
             if best is None or event.bound > best[0]:
                 best = event.bound, name, score, event.threshold, turned
     assert best is not None
     _, name, score, threshold, turned = best
-    found = bounds.bounds_at(*_scored(score, test, test_n, turned), threshold, error)
+    found = bounds.bounds_at(*_scored(score, test, test_n, turned), threshold, error, delta)
     return name, max(0.0, float(found[0]))
 
 
@@ -294,7 +297,7 @@ def rendered(found: Audit) -> Table:
     titles = ("layer", "unit", "stated ε", f"lower bound on ε ({found.confidence:g})", "worst pair", "runs")
     table = Table(*(["point"] if several else []), *titles, box=None, pad_edge=False)
     for row in found.findings:
-        stated = "none" if row.stated is None else f"{row.stated:.4g}"
+        stated = "none" if row.stated is None else f"{row.stated:.4g}" + (f", δ = {row.delta:g}" if row.delta else "")
         words = (row.layer, row.unit, stated, f"{row.bound:.3f}", row.pair, f"2 × {row.runs}")
         style = "bold red" if row.broken else ""
         table.add_row(*(Text(word, style) for word in ((row.point, *words) if several else words)))

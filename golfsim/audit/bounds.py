@@ -1,8 +1,8 @@
 """Lower bounds on ε from scores of many outputs on two neighbouring data sets.
 
-ε-privacy states P[output in S on D] ≤ e^ε·P[output in S on D'] for every set S. For one S, both probabilities are
-bounded by the limits of Clopper & Pearson (1934), from outputs that were not used to choose S, each with an error rate
-of `error`. Then ln(lower limit / upper limit) exceeds the true ε with probability 2·error at most.
+(ε, δ)-privacy states P[output in S on D] ≤ e^ε·P[output in S on D'] + δ for every set S. For one S, both probabilities
+are bounded by the limits of Clopper & Pearson (1934), from outputs that were not used to choose S, each with an error
+rate of `error`. Then ln((lower limit − δ) / upper limit) exceeds the true ε with probability 2·error at most.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def limits(hits: Any, n: int, error: float) -> tuple[Floats, Floats]:
     return low, high
 
 
-def bounds_at(one: Floats, other: Floats, thresholds: Any, error: float) -> Floats:
-    """Return the lower bound on ε from each event “score ≥ threshold”; −∞ if the event never occurs."""
+def bounds_at(one: Floats, other: Floats, thresholds: Any, error: float, delta: float = 0.0) -> Floats:
+    """Return the lower bound on ε from each event “score ≥ threshold”, at a δ; −∞ if the event is too rare."""
     hits, others = (np.array([(scores >= t).sum() for t in np.atleast_1d(thresholds)]) for scores in (one, other))
-    low, (_, high) = limits(hits, one.size, error)[0], limits(others, other.size, error)
+    low, (_, high) = limits(hits, one.size, error)[0] - delta, limits(others, other.size, error)
     return np.log(low, out=np.full(low.shape, -math.inf), where=low > 0) - np.log(high)
 
 
@@ -42,10 +42,10 @@ class Threshold(NamedTuple):
     bound: float
 
 
-def best_event(one: Floats, other: Floats, error: float) -> Threshold:
+def best_event(one: Floats, other: Floats, error: float, delta: float = 0.0) -> Threshold:
     """Choose a threshold for scores that are large if the first data set is more likely."""
     thresholds = np.unique(np.quantile(np.concatenate([one, other]), QUANTILES, method="lower")) - TIES
-    found = bounds_at(one, other, thresholds, error)
+    found = bounds_at(one, other, thresholds, error, delta)
     best = int(found.argmax())
     return Threshold(float(thresholds[best]), float(found[best]))
 

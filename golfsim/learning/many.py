@@ -19,10 +19,10 @@ from golfsim.core.threads import in_threads
 from golfsim.learning.gradients import descend
 from golfsim.learning.kinds import Rule, with_room
 from golfsim.learning.online import GradientConfig, GradientLearner, Shape
-from golfsim.learning.updates import L1, Noise, charge, units
+from golfsim.learning.updates import Noise, charge, units
 from golfsim.privacy.ledger import Budget
 from golfsim.privacy.mechanisms import ROUNDING
-from golfsim.privacy.noise import add_gamma_norm, add_laplace
+from golfsim.privacy.noise import add_noise
 from golfsim.protocol.records import Rows
 
 TOGETHER = 64  # models per call of the library
@@ -113,7 +113,7 @@ def charge_visits(rows, nodes, noise, budget, epsilon, number):
 
 
 @kernel
-def add_noise(rows, nodes, number, epsilon, noise, clip, gradient):
+def perturb(rows, nodes, number, epsilon, noise, clip, gradient):
     """Perturb the mean gradient of each node, as `golfsim.learning.updates.noisy_update` does.
 
     Parameters
@@ -136,10 +136,7 @@ def add_noise(rows, nodes, number, epsilon, noise, clip, gradient):
     for e in range(nodes.size):
         lo, hi = units(rows, nodes[e], noise)
         scale = clip * 2.0 * (1 + ROUNDING) / (hi - lo) / epsilon[e]
-        if noise.norm == L1:
-            add_laplace(noise.key, number[e], lo, 0, scale, gradient, e)
-        else:
-            add_gamma_norm(noise.key, number[e], lo, 0, scale, gradient, e)
+        add_noise(noise.kind, noise.key, number[e], lo, 0, scale, gradient, e)
 
 
 @kernel
@@ -278,7 +275,7 @@ def _update_all(how: Together, w: NDArray[np.float32], age: NDArray[np.int32], s
         models = w[part.places, :parameters]
         gradient = learner.gradients(records, models, rows.x[index], rows.label[index], share, limit)
         if np.isfinite(part.epsilon).any():  # all of them: the ε of a layer is finite or not
-            add_noise(rows, part.nodes, part.number, part.epsilon, how.noise, clip, gradient)
+            perturb(rows, part.nodes, part.number, part.epsilon, how.noise, clip, gradient)
         descend_all(w, part.places, age, gradient, rule)
 
     in_threads(how.threads, update, list(_parts(step)))

@@ -20,7 +20,7 @@ from golfsim.learning.gradients import descend, mean_gradient
 from golfsim.learning.kinds import Rule, learner_of, stand_at
 from golfsim.privacy.ledger import Budget, may_visit, spend
 from golfsim.privacy.mechanisms import ROUNDING
-from golfsim.privacy.noise import add_gamma_norm, add_laplace
+from golfsim.privacy.noise import GAUSSIAN, add_noise
 from golfsim.protocol.records import Rows, sign_for
 from golfsim.protocol.symbols import add_named, are_symbols, dot, ground_of, models_of
 
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
     from golfsim.privacy.mechanisms import Guarantee, Unit
     from golfsim.protocol.records import Records
 
-L1, L2 = range(2)
-NORMS = {"l1": L1, "l2": L2}
-
 
 class Noise(NamedTuple):
     """The perturbation of gradients."""
 
     on: bool  # whether gradients are perturbed
-    norm: int
+    kind: int  # of `golfsim.privacy.noise`
     per_record: bool  # the unit is a record: the sensitivity of the mean over k records is k times smaller
     key: np.uint64
 
@@ -56,9 +53,11 @@ def spent_on_all(epsilon: float, rule: Sharing, models: int) -> float:
     return epsilon * models if rule == "as-coded" else epsilon
 
 
-def guarantee_of_gradients(records: Records[Any], epsilon: float, rule: Sharing, unit: Unit) -> Guarantee:
+def guarantee_of_gradients(
+    records: Records[Any], epsilon: float, rule: Sharing, unit: Unit, delta: float = 0.0
+) -> Guarantee:
     """Return the guarantee of noisy gradients: the visits of a record compose sequentially, records in parallel."""
-    proven = records.guarantee_of(spent_on_all(epsilon, rule, records.models), unit)
+    proven = records.guarantee_of(spent_on_all(epsilon, rule, records.models), unit, delta)
     if rule == "shared" or records.models == 1 or math.isinf(epsilon):
         return proven
     each = f"{epsilon:g} for each of {records.models} one-versus-all problems"
@@ -398,7 +397,8 @@ def _noisy_linear(w, start, age, rows, node, rule, noise, budget, epsilon, out):
     slices = models if rows.folded else 1
     age += 1
     decay = decay_of(rule, age)
-    scale = reach_of(rule, age) * 2.0 * (1 + ROUNDING) / (hi - lo) / (epsilon / models)
+    part = np.sqrt(np.float64(models)) if noise.kind == GAUSSIAN else np.float64(models)
+    scale = reach_of(rule, age) * 2.0 * (1 + ROUNDING) / (hi - lo) / (epsilon / part)
     for m in range(models):
         for f in range(out.shape[1]):
             out[m, f] = 0
@@ -408,10 +408,7 @@ def _noisy_linear(w, start, age, rows, node, rule, noise, budget, epsilon, out):
             step = step_size(rule, sign * dot(w, start + m, rows.x, r), age) / (stop - first) * sign
             nudge(out, m, np.float32(1), np.float32(step), rows.x, r)
         k = m * 3 * out.shape[1]
-        if noise.norm == L1:
-            add_laplace(noise.key, budget.visits[lo], lo, k, scale, out, m)
-        else:
-            add_gamma_norm(noise.key, budget.visits[lo], lo, k, scale, out, m)
+        add_noise(noise.kind, noise.key, budget.visits[lo], lo, k, scale, out, m)
         nudge(out, m, np.float32(1), decay, w, start + m)
     return age
 
@@ -423,10 +420,7 @@ def _noisy_descent(w, start, age, rows, node, rule, noise, budget, epsilon, out)
     age += 1
     mean_gradient(w, start, rows, first, stop, rule)
     scale = rule.steps.clip * 2.0 * (1 + ROUNDING) / (hi - lo) / epsilon
-    if noise.norm == L1:
-        add_laplace(noise.key, budget.visits[lo], lo, 0, scale, rule.room.gradient, 0)
-    else:
-        add_gamma_norm(noise.key, budget.visits[lo], lo, 0, scale, rule.room.gradient, 0)
+    add_noise(noise.kind, noise.key, budget.visits[lo], lo, 0, scale, rule.room.gradient, 0)
     copy_model(w, start, out)
     descend(out, 0, age, rule)
     return age
@@ -481,7 +475,7 @@ def noisy_update(
     budget : Budget
         The visits of all units; the number of visits selects the random numbers.
     epsilon : float
-        The ε that was charged for the update.
+        The ε that was charged for the update; with Gaussian noise its μ.
     out : array of float32, shape (models, features)
         The output.
     """

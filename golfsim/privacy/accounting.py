@@ -2,8 +2,9 @@
 
 A release of pure ε reveals at most as much as a random response with this ε, from which its output can be
 produced (Kairouz, Oh & Viswanath 2015). So all releases together reveal at most as much as all responses, also if a
-later release depends on the outputs of earlier ones; only their number and their ε must not. The distribution of the
-privacy loss of responses is known, and dp-accounting adds it up. Every rounding here increases ε.
+later release depends on the outputs of earlier ones; only their number and their ε must not. Gaussian noise has a known
+privacy loss, too (`golfsim.privacy.gaussian`). The distributions of these losses are known, and dp-accounting adds them
+up. Every rounding here increases ε.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from golfsim.privacy import gaussian
 from golfsim.privacy.ledger import Ledger
 
 Releases = tuple[tuple[float, int], ...]  # the ε of a release, and the number of releases with it
 SMALLEST_DELTA = 1e-10  # below it, the rounding of the sums matters
 SLACK = 1e-12  # a bound on this rounding, which is taken off δ
 GRID = 4096  # steps of the loss of the largest release
-DIGITS = 6
 
 
-def together(releases: Iterable[tuple[float, int]], delta: float) -> float:
+def together(releases: Iterable[tuple[float, int]], delta: float, mu: float = 0.0) -> float:
     """Return an ε that releases satisfy together with this δ; it is never larger than the sum of their ε.
 
     Parameters
@@ -33,7 +34,9 @@ def together(releases: Iterable[tuple[float, int]], delta: float) -> float:
     releases : iterable of (float, int)
         The pure ε of a release, and the number of releases with it.
     delta : float
-        The δ, at least 1e-10. With 0 the result is the sum of the ε.
+        The δ, at least 1e-10. With 0 the result is the sum of the ε, which is infinite with Gaussian noise.
+    mu : float
+        The μ of all releases with Gaussian noise together: the root of the sum of their squares.
     """
     if delta and not SMALLEST_DELTA <= delta < 1:
         raise ValueError(f"expected δ = 0 or {SMALLEST_DELTA:g} ≤ δ < 1; got {delta:g}")
@@ -41,30 +44,35 @@ def together(releases: Iterable[tuple[float, int]], delta: float) -> float:
     for epsilon, number in releases:
         if number > 0 and epsilon > 0:
             merged[epsilon] = merged.get(epsilon, 0) + number
-    return _composed(tuple(sorted(merged.items())), delta)
+    return _composed(tuple(sorted(merged.items())), mu, delta)
 
 
 @lru_cache(maxsize=4096)
-def _composed(releases: Releases, delta: float) -> float:
+def _composed(releases: Releases, mu: float, delta: float) -> float:
     total = math.fsum(epsilon * number for epsilon, number in releases)
-    if not releases or math.isinf(total):
-        return total
-    return total if delta == 0 else min(total, rounded_up(_of_responses(releases, delta)))
+    if not releases or math.isinf(total) or math.isinf(mu):
+        return total + gaussian.epsilon_of(mu, delta)
+    if delta == 0:
+        return total if mu == 0 else math.inf
+    bound = total + gaussian.epsilon_of(mu, delta)
+    return min(bound, gaussian.rounded(_of_losses(releases, mu, delta), up=True))
 
 
-def _of_responses(releases: Releases, delta: float) -> float:
-    """Return the ε of random responses.
+def _of_losses(releases: Releases, mu: float, delta: float) -> float:
+    """Return the ε of random responses and of Gaussian noise.
 
-    Losses are multiples of a step. With a single ε this is the step, and nothing is rounded. Releases with less than
-    a step count as one release with the sum of their ε.
+    Losses are multiples of a step. With a single ε and no Gaussian noise this is the step, and nothing is rounded.
+    Releases with less than a step count as one release with the sum of their ε.
     """
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     largest = releases[-1][0]
-    step = largest if len(releases) == 1 else largest / GRID
+    step = largest if len(releases) == 1 and mu == 0 else max(largest, mu) / GRID
     small = math.fsum(epsilon * number for epsilon, number in releases if epsilon < step)
     found = None
+    if mu > 0:
+        found = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=step)
     for epsilon, number in (*((e, n) for e, n in releases if e >= step), (small, 1)):
         if epsilon > 0:
             one = pld.from_privacy_parameters(
@@ -75,14 +83,6 @@ def _of_responses(releases: Releases, delta: float) -> float:
     assert found is not None
     with np.errstate(over="ignore"):  # of e^ε, if ε is some hundreds
         return max(0.0, float(found.get_epsilon_for_delta(delta - SLACK)))
-
-
-def rounded_up(value: float) -> float:
-    """Return the smallest number of six digits that is at least a positive value: it is the same on all processors."""
-    if not (value > 0 and math.isfinite(value)):
-        return value
-    step = 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
-    return math.ceil(value / step) * step
 
 
 class AtDelta(NamedTuple):
@@ -102,13 +102,15 @@ def spent(ledgers: Sequence[Ledger], delta: float) -> NDArray[np.float64]:
     """
     visits = np.stack([ledger.visits for ledger in ledgers], axis=1)
     histories, which = np.unique(visits, axis=0, return_inverse=True)
-    found = [together(_releases(ledgers, history), delta) for history in histories.tolist()]
+    found = [of_visits(ledgers, history, delta) for history in histories.tolist()]
     return np.asarray(found, np.float64)[which.ravel()]
 
 
-def _releases(ledgers: Sequence[Ledger], visits: Sequence[int]) -> Iterable[tuple[float, int]]:
-    for ledger, number in zip(ledgers, visits, strict=True):
-        yield from ledger.releases(number)
+def of_visits(ledgers: Sequence[Ledger], visits: Sequence[int], delta: float) -> float:
+    """Return the ε of a unit with these visits, one number per ledger, at this δ."""
+    pure = [release for ledger, number in zip(ledgers, visits, strict=True) for release in ledger.releases(number)]
+    mu = math.hypot(*(ledger.mu(number) for ledger, number in zip(ledgers, visits, strict=True)))
+    return together(pure, delta, mu)
 
 
 def metrics(ledgers: Sequence[Ledger], delta: float) -> dict[str, float]:

@@ -18,8 +18,9 @@ from golfsim.core.kernels import inlined
 from golfsim.core.metrics import Metric
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
+from golfsim.privacy import gaussian
 
-UNIFORM, HALVING = range(2)
+UNIFORM, HALVING, UNIFORM_SQUARES, HALVING_SQUARES = range(4)  # squares: μ² is divided, for Gaussian noise
 BUDGET_METRICS = (
     Metric("spent.mean", "The mean ε that a record (or a node, where this is the unit) has spent.", "ε", "down"),
     Metric("spent.max", "The largest ε that a record (or node) has spent.", "ε", "down"),
@@ -34,6 +35,7 @@ DELTA_METRICS = (
     ),
     Metric("spent.delta.max", "The largest ε that a record (or node) has spent, at this δ.", "ε", "down"),
 )  # of layers with a budget and a proven guarantee, if [privacy] asks for them
+ROOT_OF_HALF = math.sqrt(0.5)
 LAST_HALVING = 60  # visits: later visits would cost nothing, and their noise would exceed the range of single precision
 
 
@@ -62,11 +64,14 @@ def visits_of(schedule: UniformSchedule | HalvingSchedule, most: int = 8) -> int
 
 
 class Budget(NamedTuple):
-    """A schedule in the form that kernels use, with the number of visits of every record."""
+    """A schedule in the form that kernels use, with the number of visits of every record.
+
+    Visits share ε or, for Gaussian noise, the square of μ.
+    """
 
     kind: int
     visits_allowed: int
-    epsilon: float
+    epsilon: float  # or μ
     visits: NDArray[np.int32]
 
 
@@ -81,14 +86,19 @@ def may_visit(budget, first, stop):
 
 @inlined
 def spend(budget, first, stop):
-    """Charge records first … stop−1 for one visit and return the smallest ε that is charged to any of them."""
+    """Charge records first … stop−1 for one visit and return the smallest ε (or μ) that is charged to any of them."""
     least = budget.epsilon
     for record in range(first, stop):
         budget.visits[record] += 1
+        visit = np.int64(budget.visits[record])
         if budget.kind == UNIFORM:
             charge = budget.epsilon / budget.visits_allowed
+        elif budget.kind == HALVING:
+            charge = math.ldexp(budget.epsilon, -visit)
+        elif budget.kind == UNIFORM_SQUARES:
+            charge = budget.epsilon / np.sqrt(np.float64(budget.visits_allowed))
         else:
-            charge = math.ldexp(budget.epsilon, -int(budget.visits[record]))
+            charge = math.ldexp(budget.epsilon, -(visit // 2)) * (ROOT_OF_HALF if visit % 2 else 1.0)
         least = min(least, charge)
     return least
 
@@ -97,12 +107,34 @@ class Ledger(Stateful):
     """Count the visits of every record under a schedule.
 
     The counts are part of checkpoints. They survive churn, also when a node that returns has lost its other state.
+
+    Parameters
+    ----------
+    schedule : UniformSchedule or HalvingSchedule
+        How visits share the budget.
+    epsilon : float
+        The ε of all visits of a record together.
+    records : int
+        The number of records, or of nodes.
+    delta : float
+        The δ at which ε holds, with Gaussian noise: visits then share the square of μ. 0: pure ε.
+    pure : float
+        The part of ε that visits spend without δ, by other means than Gaussian noise.
     """
 
-    def __init__(self, schedule: UniformSchedule | HalvingSchedule, epsilon: float, records: int) -> None:
+    def __init__(
+        self,
+        schedule: UniformSchedule | HalvingSchedule,
+        epsilon: float,
+        records: int,
+        delta: float = 0.0,
+        pure: float = 0.0,
+    ) -> None:
         self._halving = isinstance(schedule, HalvingSchedule)
         self._allowed = LAST_HALVING if isinstance(schedule, HalvingSchedule) else schedule.visits
-        self._epsilon = epsilon
+        self._epsilon, self._delta = epsilon, delta
+        self._pure = pure if delta else epsilon
+        self._mu = 0.0 if not delta else math.inf if math.isinf(epsilon) else gaussian.mu_of(epsilon - pure, delta)
         self.visits = np.zeros(records, np.int32)
 
     @property
@@ -111,8 +143,15 @@ class Ledger(Stateful):
         return self._epsilon
 
     @property
+    def delta(self) -> float:
+        """The δ at which this ε holds; 0: pure ε."""
+        return self._delta
+
+    @property
     def budget(self) -> Budget:
         """The ledger for kernels."""
+        if self._delta:
+            return Budget(HALVING_SQUARES if self._halving else UNIFORM_SQUARES, self._allowed, self._mu, self.visits)
         return Budget(HALVING if self._halving else UNIFORM, self._allowed, self._epsilon, self.visits)
 
     def left(self, units: NDArray[Any]) -> NDArray[np.bool_]:
@@ -128,17 +167,31 @@ class Ledger(Stateful):
         return may
 
     def spent(self) -> NDArray[np.float64]:
-        """Return the ε that each record has spent."""
+        """Return the ε that each record has spent; with Gaussian noise that of its visits together, at the δ."""
         if math.isinf(self._epsilon):
             return np.where(self.visits > 0, math.inf, 0.0)
-        share = 1 - np.ldexp(1.0, -self.visits) if self._halving else self.visits / self._allowed
-        return np.asarray(self._epsilon * share)
+        if self._delta:
+            number, which = np.unique(self.visits, return_inverse=True)
+            return np.array([self._spent_by(visits) for visits in number.tolist()])[which]
+        return np.asarray(self._epsilon * self._share(self.visits))
+
+    def _share(self, visits: Any) -> Any:
+        """Return the share of the budget that is spent by this many visits."""
+        return 1 - np.ldexp(1.0, -visits) if self._halving else visits / self._allowed
+
+    def _spent_by(self, visits: int) -> float:
+        pure = self._pure * float(self._share(visits))
+        return min(self._epsilon, pure + gaussian.epsilon_of(self.mu(visits), self._delta))
+
+    def mu(self, visits: int) -> float:
+        """Return the μ of the releases with Gaussian noise that this many visits of a record made together."""
+        return self._mu * math.sqrt(float(self._share(visits)))
 
     def releases(self, visits: int) -> list[tuple[float, int]]:
-        """Return the ε of each release that this many visits of a record made, with the number of these releases."""
+        """Return the pure ε of each release that this many visits made, with the number of these releases."""
         if not self._halving:
-            return [(self._epsilon / self._allowed, visits)]
-        return [(math.ldexp(self._epsilon, -number), 1) for number in range(1, visits + 1)]
+            return [(self._pure / self._allowed, visits)]
+        return [(math.ldexp(self._pure, -number), 1) for number in range(1, visits + 1)]
 
     def metrics(self, besides: NDArray[np.float64] | None = None) -> dict[str, float]:
         """Return the mean and the maximum of the spent ε, and the share of records whose budget is exhausted.

@@ -1,4 +1,4 @@
-"""Define privacy mechanisms with a proven ε: Laplace, Gamma-norm, random response, RAPPOR, (p,q), subsets.
+"""Define privacy mechanisms with a proven ε: Laplace, Gamma-norm, Gaussian, random response, RAPPOR, (p,q), subsets.
 
 A mechanism computes its noise from ε and a sensitivity, and computes ε from given parameters. ε = ∞ means no noise.
 Units and composition are the responsibility of the code that uses a mechanism; see `Guarantee`.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from golfsim.core import notebook
+from golfsim.privacy import gaussian
 
 Unit = Literal["record", "node"]
 
@@ -26,13 +27,15 @@ class Guarantee:
     unit: Unit = "record"
     note: str = ""
     released: bool = True  # False: nothing that was computed from private records leaves a node
+    delta: float = 0.0  # 0: pure ε
 
     def __str__(self) -> str:
         if not self.released:
             return f"not applicable: {self.note}"
         if self.epsilon is None or math.isinf(self.epsilon):
             return f"not private{': ' + self.note if self.note else ''}"
-        return f"ε = {self.epsilon:g} per {self.unit}, proven{': ' + self.note if self.note else ''}"
+        at = f", δ = {self.delta:g}" if self.delta else ""
+        return f"ε = {self.epsilon:g}{at} per {self.unit}, proven{': ' + self.note if self.note else ''}"
 
     def __repr__(self) -> str:
         return f"<Guarantee: {self}>"
@@ -40,6 +43,7 @@ class Guarantee:
     def _repr_html_(self) -> str:
         proven = self.released and self.epsilon is not None and math.isfinite(self.epsilon)
         rows = {"ε": f"{self.epsilon:g}" if proven else "none proven", "unit": self.unit}
+        rows |= {"δ": f"{self.delta:g}"} if proven and self.delta else {}
         return notebook.table(str(self), rows | ({"note": self.note} if self.note else {}))
 
 
@@ -84,6 +88,30 @@ class Laplace:
 
 class GammaNorm(Laplace):
     """Noise of uniform direction and Gamma(d, scale) length, for an L2 sensitivity (Chaudhuri & Monteleoni 2008)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian:
+    """Normally distributed noise on each coordinate, for an L2 sensitivity (exact: Balle & Wang 2018)."""
+
+    epsilon: float
+    delta: float
+    sensitivity: float
+
+    @property
+    def mu(self) -> float:
+        """The sensitivity in standard deviations of the noise."""
+        return gaussian.mu_of(self.epsilon, self.delta)
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of the noise; 0 if ε is infinite."""
+        return 0.0 if math.isinf(self.epsilon) else self.sensitivity * (1 + ROUNDING) / self.mu
+
+    @staticmethod
+    def epsilon_of(scale: float, sensitivity: float, delta: float) -> float:
+        """Return the ε of a standard deviation at this δ."""
+        return math.inf if scale == 0 else gaussian.epsilon_of(sensitivity / scale, delta)
 
 
 def exp(x: float) -> float:

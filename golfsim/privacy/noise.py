@@ -1,4 +1,4 @@
-"""Draw noise inside kernels: Laplace, Gamma-norm, shares of Gamma-norm, and random response.
+"""Draw noise inside kernels: Laplace, Gamma-norm, shares of Gamma-norm, Gaussian, and random response.
 
 Numbers with noise are rounded to a grid that depends on the scale of the noise only. The last bits of a sum of two
 floating-point numbers reveal the terms (Mironov 2012): unrounded, they would reveal more than ε allows.
@@ -19,6 +19,7 @@ from golfsim.core.maths import cos_of_turns, log, power
 from golfsim.core.rng import STEP, draw, is_secret, mix, stream, unit
 
 ALMOST_ONE = 1 - 2.0**-53
+LAPLACE, GAMMA_NORM, GAUSSIAN = range(3)  # kinds of noise
 GRID = 24  # the step of the grid is at most 2⁻²⁴ of the scale of the noise
 
 
@@ -135,6 +136,57 @@ def add_gamma_norm(key, cycle, node, k, scale, out, row):
         h = k + 3 * f
         coordinate = normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
         out[row, f] = out.dtype.type(on_grid(out[row, f] + factor * coordinate, step))
+
+
+@leaf
+def add_gaussian(key, cycle, node, k, scale, out, row):
+    """Add independent Gaussian noise to a row and round the row to the grid; it uses the draws k … k+2d−1.
+
+    Parameters
+    ----------
+    key : uint64
+        The key of the random numbers.
+    cycle, node, k : int
+        The coordinates of the first draw.
+    scale : float
+        The standard deviation of the noise.
+    out : array of float, shape (rows, d)
+        The array that is changed in place.
+    row : int
+        The row that receives the noise.
+    """
+    step = grid_of(scale)
+    for f in range(out.shape[1]):
+        h = k + 2 * f
+        noise = scale * normal(draw(key, cycle, node, h), draw(key, cycle, node, h + 1))
+        out[row, f] = out.dtype.type(on_grid(out[row, f] + noise, step))
+
+
+@leaf
+def add_noise(kind, key, cycle, node, k, scale, out, row):
+    """Add noise of a kind to a row and round the row to the grid; it uses at most 3d draws, from k on.
+
+    Parameters
+    ----------
+    kind : int
+        LAPLACE, GAMMA_NORM or GAUSSIAN.
+    key : uint64
+        The key of the random numbers.
+    cycle, node, k : int
+        The coordinates of the first draw.
+    scale : float
+        The scale of the noise.
+    out : array of float, shape (rows, d)
+        The array that is changed in place.
+    row : int
+        The row that receives the noise.
+    """
+    if kind == LAPLACE:
+        add_laplace(key, cycle, node, k, scale, out, row)
+    elif kind == GAMMA_NORM:
+        add_gamma_norm(key, cycle, node, k, scale, out, row)
+    else:
+        add_gaussian(key, cycle, node, k, scale, out, row)
 
 
 @leaf

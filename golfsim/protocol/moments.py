@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from golfsim.protocol.records import Rows
 
 ROOM = 1 << 25  # bytes that the numbers of some nodes may take while they are added
-Norm = Literal["l1", "l2"]
+Norm = Literal["l1", "l2", "gaussian"]
 
 
 class Precision(NamedTuple):
@@ -251,8 +251,8 @@ def at_once(numbers: int) -> int:
 
 
 def coordinate_variance(norm: Norm, scale: NDArray[np.float64], features: int) -> NDArray[np.float64]:
-    """Return the variance of each coordinate of Laplace noise (“l1”) or Gamma-norm noise (“l2”) of some scales."""
-    return (2 if norm == "l1" else features + 1) * scale * scale
+    """Return the variance of each coordinate of Laplace (“l1”), Gamma-norm (“l2”) or Gaussian noise of some scales."""
+    return {"l1": 2, "l2": features + 1, "gaussian": 1}[norm] * scale * scale
 
 
 def indicator_variance(truth: NDArray[np.float64], classes: int) -> NDArray[np.float64]:
@@ -267,7 +267,7 @@ def product_variance(norm: Norm, variance: NDArray[np.float64], features: int, v
     This noise is the sum of that of some vectors. Two coordinates of Gamma-norm noise are uncorrelated, but their
     squares are not.
     """
-    return (1.0 if norm == "l1" else 1 + 2 / ((features + 1) * vectors)) * variance * variance
+    return (1 + 2 / ((features + 1) * vectors) if norm == "l2" else 1.0) * variance * variance
 
 
 def mean_of(numbers: NDArray[np.float64]) -> float:

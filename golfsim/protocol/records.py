@@ -92,15 +92,15 @@ class Records(Protocol[C]):
         """What was computed from the private records before, and is not accounted for."""
         return ""
 
-    def guarantee_of(self, epsilon: float, unit: Unit) -> Guarantee:
-        """Return the guarantee of a strategy that spends ε on each record (or node) of this layer."""
+    def guarantee_of(self, epsilon: float, unit: Unit, delta: float = 0.0) -> Guarantee:
+        """Return the guarantee of a strategy that spends ε (at a δ) on each record (or node) of this layer."""
         if self.caveat:
-            return Guarantee(None, unit, f"ε = {epsilon:g} per {unit} except for {self.caveat}")
+            at = f" at δ = {delta:g}" if delta else ""
+            return Guarantee(None, unit, f"ε = {epsilon:g}{at} per {unit} except for {self.caveat}")
         if unit == "record" and self.copies > 1:
-            return Guarantee(
-                epsilon * self.copies, unit, f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
-            )
-        return Guarantee(epsilon, unit)
+            note = f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
+            return Guarantee(epsilon * self.copies, unit, note, delta=delta * self.copies)
+        return Guarantee(epsilon, unit, delta=delta)
 
 
 class Published(Records[C]):

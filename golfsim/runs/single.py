@@ -326,7 +326,8 @@ def together(parts: list[Guarantee]) -> Guarantee:
     """Return the guarantee of several layers that use the same private records: ε adds up, for one unit."""
     if any(part.epsilon is None for part in parts) or len({part.unit for part in parts}) > 1:
         return Guarantee(None)
-    return Guarantee(sum(part.epsilon or 0.0 for part in parts), parts[0].unit)
+    epsilon = sum(part.epsilon or 0.0 for part in parts)
+    return Guarantee(epsilon, parts[0].unit, delta=sum(part.delta for part in parts))
 
 
 def _of_layers(simulation: Simulation) -> dict[str, float]:

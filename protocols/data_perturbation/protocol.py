@@ -13,13 +13,14 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.memory import size_of
 from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
-from golfsim.learning.updates import L1, NORMS
+from golfsim.privacy.choice import NoiseConfig
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
-from golfsim.privacy.mechanisms import GammaNorm, Guarantee, Laplace, RandomResponse
-from golfsim.privacy.noise import add_gamma_norm, add_laplace, respond
+from golfsim.privacy.mechanisms import GammaNorm, Gaussian, Guarantee, Laplace, RandomResponse
+from golfsim.privacy.noise import LAPLACE, add_noise, respond
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.moments import (
     Noise,
+    Norm,
     Precision,
     coordinate_variance,
     indicator_variance,
@@ -40,7 +41,7 @@ ONCE = ("label+features", "as-coded")  # modes that publish one noisy x for all 
 
 
 @leaf
-def perturb_record(key, record, part, norm, scale, out, row):
+def perturb_record(key, record, part, kind, scale, out, row):
     """Add noise to one part of a record; the noise depends on the record only, so it is the same each time.
 
     Parameters
@@ -51,8 +52,8 @@ def perturb_record(key, record, part, norm, scale, out, row):
         The record.
     part : int
         The part of the record, which selects the draws.
-    norm : int
-        L1 for Laplace noise, L2 for Gamma-norm noise.
+    kind : int
+        The kind of noise: LAPLACE, GAMMA_NORM or GAUSSIAN.
     scale : float
         The scale of the noise; 0: no noise.
     out : array of float32, shape (rows, features)
@@ -61,14 +62,12 @@ def perturb_record(key, record, part, norm, scale, out, row):
         The row of `out`.
     """
     if scale > 0:
-        if norm == L1:
-            add_laplace(key, 0, record, part * out.shape[1], scale, out, row)
-        else:
-            add_gamma_norm(key, 0, record, part * 3 * out.shape[1], scale, out, row)
+        draws = 1 if kind == LAPLACE else 3
+        add_noise(kind, key, 0, record, part * draws * out.shape[1], scale, out, row)
 
 
 @kernel
-def publish_per_class(records, lo, hi, rows, models, norm, scale, key, z):
+def publish_per_class(records, lo, hi, rows, models, kind, scale, key, z):
     """Publish z[m] = s_m·x + noise, separately for each one-versus-all problem m.
 
     Parameters
@@ -81,8 +80,8 @@ def publish_per_class(records, lo, hi, rows, models, norm, scale, key, z):
         The true records.
     models : int
         The number of one-versus-all problems.
-    norm : int
-        L1 for Laplace noise, L2 for Gamma-norm noise.
+    kind : int
+        The kind of noise: LAPLACE, GAMMA_NORM or GAUSSIAN.
     scale : array of float64, shape (records,)
         The scale of the noise of each record.
     key : uint64
@@ -97,11 +96,11 @@ def publish_per_class(records, lo, hi, rows, models, norm, scale, key, z):
             row = record * models + m
             for f in range(z.shape[1]):
                 z[row, f] = sign * rows.x[record, f]
-            perturb_record(key, record, m, norm, scale[record], z, row)
+            perturb_record(key, record, m, kind, scale[record], z, row)
 
 
 @kernel
-def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
+def publish_joint(records, lo, hi, rows, models, kind, scale, key, z):
     """Publish e_y ⊗ x + noise once; the vector of class m is its block minus all other blocks.
 
     Parameters
@@ -114,8 +113,8 @@ def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
         The true records.
     models : int
         The number of classes.
-    norm : int
-        L1 for Laplace noise, L2 for Gamma-norm noise.
+    kind : int
+        The kind of noise: LAPLACE, GAMMA_NORM or GAUSSIAN.
     scale : array of float64, shape (records,)
         The scale of the noise of each record.
     key : uint64
@@ -132,7 +131,7 @@ def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
             inside = rows.label[record] == m
             for f in range(z.shape[1]):
                 blocks[m, f] = rows.x[record, f] if inside else np.float32(0)
-            perturb_record(key, record, m, norm, scale[record], blocks, m)
+            perturb_record(key, record, m, kind, scale[record], blocks, m)
             for f in range(z.shape[1]):
                 total[f] += blocks[m, f]
         for m in range(models):
@@ -141,7 +140,7 @@ def publish_joint(records, lo, hi, rows, models, norm, scale, key, z):
 
 
 @kernel
-def publish_label_and_features(records, lo, hi, rows, classes, norm, scale, truth, key, z, label):
+def publish_label_and_features(records, lo, hi, rows, classes, kind, scale, truth, key, z, label):
     """Publish the label by random response, and x + noise once for all one-versus-all problems.
 
     Parameters
@@ -154,8 +153,8 @@ def publish_label_and_features(records, lo, hi, rows, classes, norm, scale, trut
         The true records.
     classes : int
         The number of classes.
-    norm : int
-        L1 for Laplace noise, L2 for Gamma-norm noise.
+    kind : int
+        The kind of noise: LAPLACE, GAMMA_NORM or GAUSSIAN.
     scale : array of float64, shape (records,)
         The scale of the noise of each record.
     truth : array of float64, shape (records,)
@@ -171,12 +170,12 @@ def publish_label_and_features(records, lo, hi, rows, classes, norm, scale, trut
         record = records[place]
         for f in range(z.shape[1]):
             z[record, f] = rows.x[record, f]
-        perturb_record(key, record, 0, norm, scale[record], z, record)
+        perturb_record(key, record, 0, kind, scale[record], z, record)
         first, second = draw(key, 1, record, 0), draw(key, 1, record, 1)
         label[record] = respond(first, second, rows.label[record], classes, truth[record])
 
 
-class DataPerturbationConfig(LayerConfig):
+class DataPerturbationConfig(LayerConfig, NoiseConfig):
     """The settings of data perturbation."""
 
     records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records to publish")
@@ -220,6 +219,8 @@ class DataPerturbationConfig(LayerConfig):
             raise ValueError('samples and channel require mode = "sampled"')
         if self.mode == "sampled" and self.norm != "l1":
             raise ValueError('mode = "sampled" requires norm = "l1": a record of L1 length 1 is a distribution')
+        if self.gaussian and self.mode == "as-coded":
+            raise ValueError('noise: “gaussian” is not possible with mode = "as-coded"')
         return self
 
     def epsilon_of_label(self, classes: int) -> float:
@@ -256,7 +257,9 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         self.label = np.zeros(0 if self._folded else rows.label.size, np.int32)
         self.first, self.stop = rows.first.copy(), rows.first.copy()
         spent = math.inf if config.mode == "as-coded" else config.epsilon
-        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=1), spent, rows.label.size)
+        label = config.epsilon_of_label(self._classes)
+        once = UniformSchedule(kind="uniform", visits=1)
+        self.ledger = Ledger(once, spent, rows.label.size, config.delta or 0.0, label)
         self._noise_key = self.key("noise")
         if not self._sampling:
             self._plan(rows)
@@ -286,21 +289,33 @@ class DataPerturbation(Published[DataPerturbationConfig]):
     def _plan(self, rows: Rows) -> None:
         """Compute the scale of the noise and the probability of a true label, for each record."""
         config = self.config
-        kind: type[Laplace | GammaNorm] = Laplace if config.norm == "l1" else GammaNorm
         share = self._shares()
         label_epsilon = config.epsilon_of_label(self._classes)
         rest = config.epsilon if math.isinf(label_epsilon) else config.epsilon - label_epsilon
-        epsilon = rest / (self.models if config.mode == "per-class" else 1)
-        self._scale = kind(epsilon=epsilon, sensitivity=2.0).scale / share
+        self._scale = self._scale_for(rest, self.models if config.mode == "per-class" else 1, share)
         shares, which = np.unique(share, return_inverse=True)
         self._truth = np.array([RandomResponse(epsilon=label_epsilon * s, values=self._classes).p for s in shares])[
             which
         ]
         self._noise = Noise(self._truth, self._factors()[0] * self._variance())
 
+    def _scale_for(self, epsilon: float, parts: int, share: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the scale of the noise of each record, whose parts share ε; Gaussian noise shares the square of μ."""
+        if self.config.gaussian:
+            assert self.config.delta is not None
+            one = Gaussian(epsilon=epsilon, delta=self.config.delta, sensitivity=2.0)
+            return np.asarray(one.scale * math.sqrt(parts) / np.sqrt(share))
+        kind: type[Laplace | GammaNorm] = Laplace if self.config.norm == "l1" else GammaNorm
+        return np.asarray(kind(epsilon=epsilon / parts, sensitivity=2.0).scale / share)
+
+    @property
+    def _norm(self) -> Norm:
+        """How the noise is distributed, for variances."""
+        return "gaussian" if self.config.gaussian else self.config.norm
+
     def _variance(self) -> NDArray[np.float64]:
         """Return the variance of each coordinate of the noise of each record."""
-        return coordinate_variance(self.config.norm, self._scale, self.config.records.features)
+        return coordinate_variance(self._norm, self._scale, self.config.records.features)
 
     def _factors(self) -> tuple[float, float]:
         """Return the variance of an estimated feature and of a coordinate of a block, as multiples of that variance.
@@ -330,7 +345,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         """Return how noisy the moments are; the sum of a block of L1 length 1 shows the class of a record."""
         if self._sampling:
             return self.sampled.precision()
-        norm, variance = self.config.norm, self._noise.variance
+        norm, variance = self._norm, self._noise.variance
         spread = math.sqrt(mean_of(product_variance(norm, variance, self.features, self.models if self._folded else 1)))
         if self._folded:
             indicator = self._factors()[1] * self.features * self._variance()
@@ -364,12 +379,12 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         if self._sampling:
             self.sampled.publish(world.threads, records, rows)
             return
-        config, norm = self.config, NORMS[self.config.norm]
+        config, kind = self.config, self.config.noise_kind
         publish = publish_joint if config.mode == "joint" and self.models > 1 else publish_per_class
 
         def run(lo: int, hi: int) -> None:
             if self._folded:
-                publish(records, lo, hi, rows, self.models, norm, self._scale, self._noise_key, self.z)
+                publish(records, lo, hi, rows, self.models, kind, self._scale, self._noise_key, self.z)
             else:
                 publish_label_and_features(
                     records,
@@ -377,7 +392,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
                     hi,
                     rows,
                     self._classes,
-                    norm,
+                    kind,
                     self._scale,
                     self._truth,
                     self._noise_key,
@@ -441,7 +456,8 @@ class DataPerturbation(Published[DataPerturbationConfig]):
 
     def guarantee(self) -> Guarantee:
         """Return ε per record or node: everything is published once. As coded, ε covers the features only."""
-        proven = self.config.records.guarantee_of(self.config.epsilon, self.config.unit)
+        config = self.config
+        proven = config.records.guarantee_of(config.epsilon, config.unit, config.delta or 0.0)
         if self.config.mode != "as-coded" or math.isinf(self.config.epsilon):
             return proven
         features = proven.note if proven.epsilon is None else f"ε = {proven.epsilon:g} per {proven.unit}"

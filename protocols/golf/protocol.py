@@ -25,7 +25,6 @@ from golfsim.learning.packing import (
     packing_of,
 )
 from golfsim.learning.updates import (
-    NORMS,
     Noise,
     guarantee_of_gradients,
     spent_on_all,
@@ -114,8 +113,8 @@ class Golf(Descent[GolfConfig]):
             refuse_unfit(config.records, config.norm, self.name, any_length=config.learner.clips)
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon or 0.0, config.rule, config.records.models)
-        self.ledger = Ledger(config.schedule, spent, units if private else 0)
-        self._noise = Noise(private, NORMS[config.norm], config.unit == "record", self.key("noise"))
+        self.ledger = Ledger(config.schedule, spent, units if private else 0, config.delta or 0.0)
+        self._noise = Noise(private, config.noise_kind, config.unit == "record", self.key("noise"))
         self._peer_key, self._part_key = self.key("peer"), self.key("part")
         usual = config.variant == "algorithm1" and not config.cache and config.clip is None and config.epsilon is None
         usual = usual and config.learner.linear and config.message is None
@@ -469,7 +468,7 @@ class Golf(Descent[GolfConfig]):
         config = self.config
         if config.epsilon is None:
             return super().guarantee()
-        return guarantee_of_gradients(config.records, config.epsilon, config.rule, config.unit)
+        return guarantee_of_gradients(config.records, config.epsilon, config.rule, config.unit, config.delta or 0.0)
 
     def disclosure(self) -> Disclosure:
         """Return that models are released, with noise in each gradient if there is an ε."""

@@ -17,13 +17,14 @@ from golfsim.learning.updates import (
 )
 from golfsim.network.clock import Clock
 from golfsim.network.flow import FlowConfig
+from golfsim.privacy.choice import NoiseConfig
 from golfsim.privacy.ledger import Schedule, UniformSchedule
 
 if TYPE_CHECKING:
     pass
 
 
-class GolfConfig(DescentConfig):
+class GolfConfig(DescentConfig, NoiseConfig):
     """The settings of Golf."""
 
     variant: Literal["algorithm1", "rw", "mu", "um", "own"] = Field(
@@ -124,6 +125,8 @@ class GolfConfig(DescentConfig):
             raise ValueError(f'merge = "{self.merge}" needs variant = "algorithm1" and a cache of 3 or more')
         if self.epsilon is not None and self.batch != "mini-batch":
             raise ValueError('epsilon needs batch = "mini-batch": one noisy update with all records of a node')
+        if self.epsilon is None and self.gaussian:
+            raise ValueError("noise: requires epsilon, the budget of each record")
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from golfsim.privacy.mechanisms import PQ, GammaNorm, Guarantee, Laplace, Random
 from golfsim.privacy.noise import (
     GRID,
     add_gamma_norm,
+    add_gaussian,
     add_laplace,
     add_share_of_gamma_norm,
     exponential,
@@ -156,7 +157,8 @@ def test_gamma_numbers_and_shares_are_those_of_the_reference_for_the_same_draws(
 
 @pytest.mark.parametrize("cycle", [0, 3])
 def test_noise_is_that_of_the_reference_for_the_same_draws(cycle):
-    for add, reference in ((add_laplace, naive.laplace_noise), (add_gamma_norm, naive.gamma_norm_noise)):
+    adders = {"l1": add_laplace, "l2": add_gamma_norm, "gaussian": add_gaussian}
+    for add, reference in ((adders[name], naive.NOISE[name]) for name in adders):
         out = np.full((3, 6), 7, np.float32)
         add(KEY, cycle, 12, 5, 0.3, out, 1)
         assert out[1] - 7 == pytest.approx(reference(KEY, cycle, 12, 5, 6, 0.3), abs=1e-5)
@@ -169,6 +171,7 @@ def test_noise_is_that_of_the_reference_for_the_same_draws(cycle):
 ADDERS = {
     "laplace": add_laplace,
     "gamma": add_gamma_norm,
+    "gaussian": add_gaussian,
     "share": lambda key, cycle, node, k, scale, out, row: add_share_of_gamma_norm(
         key, cycle, node, k, scale, 3, out, row
     ),

@@ -165,7 +165,7 @@ def test_the_stated_precision_of_symbols_is_that_of_the_estimates(rng, classes, 
         assert 0.95 * entry <= bound <= 1.6 * entry
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("norm", ["l1", "l2", "gaussian"])
 def test_the_variance_of_a_coordinate_is_that_of_the_noise(norm):
     key, scale, d = naive.key(1, "layer", "noise"), 0.7, 5
     drawn = np.array([naive.NOISE[norm](key, 0, node, 0, d, scale) for node in range(4000)])

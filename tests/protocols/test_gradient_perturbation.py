@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from golfsim.core.errors import UserError
-from golfsim.learning.updates import L1, L2, Noise, learn, learn_in_place, update
-from golfsim.privacy.ledger import HALVING, UNIFORM, Budget
+from golfsim.learning.updates import Noise, learn, learn_in_place, update
+from golfsim.privacy.ledger import HALVING, HALVING_SQUARES, UNIFORM, UNIFORM_SQUARES, Budget
+from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE
 from golfsim.protocol.records import Rows
 from golfsim.scenario.messages import ScenarioError
 from golfsim.scenario.model import Scenario
@@ -40,6 +41,7 @@ WALK = {"name": "walk", "use": "random_walk", "peers": "peers", "records": "raw"
 NOISY = {"name": "walk", "use": "gradient_perturbation", "peers": "peers", "records": "raw", "epsilon": 4.0}
 DATA = {"set": "random", "train": 80, "test": 30, "scale": ["minmax", "l1"]}
 TOUR = {"path": "tour", "hops": "all"}
+KINDS = {"l1": LAPLACE, "l2": GAMMA_NORM, "gaussian": GAUSSIAN}
 FEATURES, LAM = 3, 0.1
 
 
@@ -64,8 +66,12 @@ class Case:
         self.w = rng.normal(size=(models, FEATURES)).astype(np.float32)
         self.mine = range(stop[0], stop[1])
         self.norm, self.per_record, self.schedule, self.epsilon = norm, per_record, schedule, epsilon
-        self.noise = Noise(True, L1 if norm == "l1" else L2, per_record, np.uint64(99))
-        kind, allowed = (HALVING, 1000) if schedule[0] == "halving" else (UNIFORM, schedule[1])
+        self.noise = Noise(True, KINDS[norm], per_record, np.uint64(99))
+        halving = schedule[0] == "halving"
+        kind = (
+            (HALVING_SQUARES if halving else UNIFORM_SQUARES) if norm == "gaussian" else HALVING if halving else UNIFORM
+        )
+        allowed = 1000 if halving else schedule[1]
         self.budget = Budget(kind, allowed, epsilon, np.array(visits, np.int32)[: stop[-1]].copy())
 
     def run(self, rule, age):
@@ -83,7 +89,10 @@ class Case:
 
     def reference(self, learner, age):
         """(models, age, visits) afterwards, by the naive update with noise of the same draws."""
-        ledger = naive.Ledger(self.schedule, 1 if math.isinf(self.epsilon) else self.epsilon, 0)
+        gaussian = self.norm == "gaussian"  # visits and problems share the square of μ
+        ledger = (naive.SquaredLedger if gaussian else naive.Ledger)(
+            self.schedule, 1 if math.isinf(self.epsilon) else self.epsilon, 0
+        )
         ledger.visits = self.budget.visits.tolist()
         model, models, k = (self.w.astype(np.float64), age), len(self.w), len(self.mine)
         charged = self.mine if self.per_record or not self.mine else [1]  # the unit: each record, or node 1
@@ -91,7 +100,11 @@ class Case:
         if epsilon is None:
             return *model, ledger.visits
         unit = "record" if self.per_record else "node"
-        scale = 0 if math.isinf(self.epsilon) else naive.noise_scale(epsilon, models, k, unit)
+        scale = (
+            0
+            if math.isinf(self.epsilon)
+            else naive.noise_scale(epsilon, math.sqrt(models) if gaussian else models, k, unit)
+        )
         first = charged[0]
         noise = [
             naive.NOISE[self.norm](99, ledger.visits[first], first, m * 3 * FEATURES, FEATURES, scale)
@@ -105,7 +118,7 @@ class Case:
         return (self.rows.x @ self.w.T) * signs
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("norm", ["l1", "l2", "gaussian"])
 @pytest.mark.parametrize("learner", naive.OF_THE_PAPERS)
 @settings(max_examples=40)
 @given(

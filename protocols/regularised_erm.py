@@ -1,7 +1,8 @@
 """Every node fits a linear model on its own records, optionally with noise that makes the model private.
 
 Output and objective perturbation follow Chaudhuri, Monteleoni & Sarwate (2011); the variants of Asplund & Frøystad
-(2015) and Veldhuizen (2020) are also available. The number of records of a node is treated as public.
+(2015) and Veldhuizen (2020) are also available, and Gaussian noise in the model. The number of records of a node is
+treated as public.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from golfsim.learning.erm import Floats, Solver, Weights
 from golfsim.learning.erm.descent import Descent
 from golfsim.learning.erm.newton import LOSSES, Loss
 from golfsim.learning.erm.nodes import Part
+from golfsim.privacy.choice import DeltaConfig
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
-from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Guarantee
-from golfsim.privacy.noise import add_gamma_norm, add_laplace
+from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Gaussian, Guarantee
+from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE, add_noise
 from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.records import Published, Records, Rows, longest, ranges, refuse_unfit
@@ -47,7 +49,7 @@ Nodes = NDArray[np.int32]
 
 
 @kernel
-def perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, w):
+def perturb_fits(nodes, lo, hi, number, models, kind, scale, key, w):
     """Add noise to row e·models + m of w, for model m of nodes[e].
 
     Parameters
@@ -60,8 +62,8 @@ def perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, w):
         The number of each fit, which selects the draws.
     models : int
         The number of linear models per node.
-    laplace : bool
-        Whether the noise is Laplace noise; otherwise it is Gamma-norm noise.
+    kind : int
+        The kind of noise: LAPLACE, GAMMA_NORM or GAUSSIAN.
     scale : array of float64, shape (nodes,)
         The scale of the noise; 0: no noise.
     key : uint64
@@ -71,11 +73,7 @@ def perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, w):
     """
     for e in range(lo, hi):
         for m in range(models if scale[e] > 0 else 0):
-            k = m * 3 * w.shape[1]
-            if laplace:
-                add_laplace(key, number[e], nodes[e], k, scale[e], w, e * models + m)
-            else:
-                add_gamma_norm(key, number[e], nodes[e], k, scale[e], w, e * models + m)
+            add_noise(kind, key, number[e], nodes[e], m * 3 * w.shape[1], scale[e], w, e * models + m)
 
 
 class Objective(NamedTuple):
@@ -112,7 +110,7 @@ def objective_2008(epsilon: float, c: float, n: Floats, lam: Floats, divisor: Fl
     return Objective(scale, np.zeros(n.size), true)
 
 
-class RegularisedErmConfig(LayerConfig):
+class RegularisedErmConfig(LayerConfig, DeltaConfig):
     """The objective, the solver and the noise of the models that nodes fit."""
 
     records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records to fit models to")
@@ -163,8 +161,10 @@ class RegularisedErmConfig(LayerConfig):
     penalty: Literal["l2", "lasso"] = Field(
         "l2", description="the penalty: L2, or Lasso as in Veldhuizen (2020), which is not private"
     )
-    noise: Literal["none", "output", "objective"] = Field(
-        "none", description="where noise is added: nowhere, to the model, or to the objective"
+    noise: Literal["none", "output", "gaussian", "objective"] = Field(
+        "none",
+        description="where noise is added: nowhere, to the model, or to the objective; “output” is noise with pure ε, "
+        "and “gaussian” is Gaussian noise in the model, with which ε holds at `delta`",
     )
     rule: Literal["corrected", "as-published"] = Field(
         "corrected",
@@ -208,7 +208,7 @@ class RegularisedErmConfig(LayerConfig):
     def _noise(self) -> RegularisedErmConfig:
         noisy = self.noise != "none"
         if noisy != (self.epsilon is not None):
-            raise ValueError("epsilon: required with noise = “output” or “objective”, and not allowed otherwise")
+            raise ValueError("epsilon: required with noise, and not allowed without")
         if self.noise == "objective" and self.unit == "node":
             raise ValueError("unit: noise in the objective protects one record; to protect nodes use noise = “output”")
         if self.noise == "objective" and (self.solver != "exact" or self.penalty != "l2"):
@@ -217,7 +217,20 @@ class RegularisedErmConfig(LayerConfig):
             raise ValueError(
                 "penalty: no noise makes Lasso provably private; rule = “as-published” runs it, not private"
             )
+        if self.gaussian and self.rule == "as-published":
+            raise ValueError(
+                "rule: no source has Gaussian noise; “as-published” needs noise = “output” or “objective”"
+            )
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_gaussian_objective(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("noise") == "objective" and given.get("delta") is not None:
+            raise ValueError(
+                "delta: noise in the objective is never Gaussian; noise = “gaussian” adds Gaussian noise to the model"
+            )
+        return given
 
     @model_validator(mode="after")
     def _as_in_a_source(self) -> RegularisedErmConfig:
@@ -306,7 +319,8 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         self.choice = np.full(world.nodes, -1, np.int32)  # the index of λ in the grid; −1: not chosen yet
         self.worst_fit = 0.0  # the largest true ε of a fit
         units = 0 if not self._noisy else rows.label.size if config.unit == "record" else world.nodes
-        self.ledger = Ledger(UniformSchedule(kind="uniform", visits=config.refits), config.epsilon or 0.0, units)
+        fits = UniformSchedule(kind="uniform", visits=config.refits)
+        self.ledger = Ledger(fits, config.epsilon or 0.0, units, config.delta or 0.0)
         private = units if config.lam == "private" else 0
         self.lambda_ledger = Ledger(UniformSchedule(kind="uniform", visits=1), config.lambda_epsilon or 0.0, private)
 
@@ -332,7 +346,7 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
             self._spend(nodes, rows)
             n = (rows.stop - rows.first)[nodes].astype(float)
             given = self._lambda_for(nodes, rows, n)
-            epsilon = (self.config.epsilon or math.inf) / self.config.refits
+            epsilon = (self.config.epsilon or math.inf) / self.config.refits  # Gaussian noise divides μ² instead
             self.lam[nodes] = self.config.as_mean(given, n)
             self.w[nodes] = self._fitted(nodes, rows, n, given, epsilon)
             self.first[nodes], self.stop[nodes] = rows.first[nodes], rows.stop[nodes]
@@ -431,8 +445,18 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         if self.config.noise == "objective":
             return self._with_objective(nodes, rows, n, lam, epsilon, number, part)
         w = erm.fit(nodes, rows, models, self._loss, lam, solver=self._solver, part=part)
+        if self.config.gaussian and part is erm.EVERYTHING:  # the trials of a λ have pure ε
+            return self._perturbed("noise", nodes, number, self._sensitivity(n, lam) * self._deviation(), w, GAUSSIAN)
         scale = self._sensitivity(n, lam) * GammaNorm(epsilon=epsilon / models, sensitivity=1).scale
         return self._perturbed("noise", nodes, number, scale, w)
+
+    def _deviation(self) -> float:
+        """Return the standard deviation of Gaussian noise for a sensitivity of 1; models and fits share μ²."""
+        config = self.config
+        assert config.epsilon is not None
+        assert config.delta is not None
+        all_of_budget = Gaussian(epsilon=config.epsilon, delta=config.delta, sensitivity=1)
+        return all_of_budget.scale * math.sqrt(config.records.models * config.refits)
 
     def _sensitivity(self, n: Floats, lam: Floats) -> Floats:
         """Return the sensitivity of the computed minimum: 2/(nλ) per record or 2/λ per node, plus 2τ/λ (solver)."""
@@ -469,22 +493,22 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
             return w
         models = self.config.records.models
         scale = 2 * models / (self._divisor(n) * epsilon * given)
-        lasso = self.config.penalty == "lasso"
+        kind = GAMMA_NORM if self.config.penalty == "lasso" else LAPLACE
         moved = math.sqrt(w.shape[2]) * self._sensitivity(n, lam) * (1 + ROUNDING)  # in L1 length
         self.worst_fit = max(self.worst_fit, models * float((moved / scale).max()))
-        return self._perturbed("noise", nodes, self.fits[nodes], scale, w, laplace=not lasso)
+        return self._perturbed("noise", nodes, self.fits[nodes], scale, w, kind)
 
     def _divisor(self, n: Floats) -> Floats:
         """Return the number of records by which a source divides the noise."""
         return n if self.config.noise_records is None else np.full(n.size, float(self.config.noise_records))
 
     def _perturbed(
-        self, purpose: str, nodes: Nodes, number: Nodes, scale: Floats, w: Weights, laplace: bool = False
+        self, purpose: str, nodes: Nodes, number: Nodes, scale: Floats, w: Weights, kind: int = GAMMA_NORM
     ) -> Weights:
         flat, key, models = w.reshape(-1, w.shape[2]), self.key(purpose), w.shape[1]
         over_ranges(
             self._solver.threads,
-            lambda lo, hi: perturb_fits(nodes, lo, hi, number, models, laplace, scale, key, flat),
+            lambda lo, hi: perturb_fits(nodes, lo, hi, number, models, kind, scale, key, flat),
             0,
             nodes.size,
         )
@@ -535,10 +559,10 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
             return records.guarantee() if isinstance(records, Published) else kept
         asked = (config.epsilon or 0.0) + (config.lambda_epsilon or 0.0)
         if config.rule == "corrected" and config.solver == "exact" and config.lam != "cv":
-            return records.guarantee_of(asked, config.unit)
+            return records.guarantee_of(asked, config.unit, config.delta or 0.0, config.lambda_epsilon or 0.0)
         why = self._why_not_private()
         if why:
-            return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was requested)")
+            return Guarantee(None, config.unit, f"{why} (ε = {asked:g}{config.at_delta} was requested)")
         true = records.guarantee_of(self.worst_fit * config.refits, config.unit)
         return Guarantee(true.epsilon, true.unit, true.note or f"as published, for a requested ε = {asked:g}")
 

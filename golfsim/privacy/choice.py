@@ -13,34 +13,48 @@ from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE
 PURE = {"l1": LAPLACE, "l2": GAMMA_NORM}
 
 
-class NoiseConfig(Settings):
-    """The kind of noise, and the δ of Gaussian noise."""
+class DeltaConfig(Settings):
+    """The δ of Gaussian noise, for a layer that has it with noise = “gaussian”."""
 
-    noise: Literal["pure", "gaussian"] = Field(
-        "pure",
-        description="“pure”: noise with pure ε, as `norm` says; “gaussian”: Gaussian noise, for records of L2 length "
-        "≤ 1, with which ε holds at `delta`",
-    )
     delta: float | None = Field(
         None, ge=1e-10, lt=1, description="with noise = “gaussian”: the δ at which the budget ε holds"
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> NoiseConfig:
+    def _with_delta(self) -> DeltaConfig:
         if self.gaussian and self.delta is None:
             raise ValueError("delta: missing; Gaussian noise has an ε only at a δ, e.g. delta = 1e-5")
         if not self.gaussian and self.delta is not None:
             raise ValueError('delta: needs noise = "gaussian"; other noise has pure ε')
-        if self.gaussian and getattr(self, "norm", "l2") != "l2":
-            raise ValueError('noise: “gaussian” needs norm = "l2"')
-        if self.gaussian and getattr(self, "rule", "") == "as-coded":
-            raise ValueError('noise: “gaussian” needs rule = "shared"')
         return self
 
     @property
     def gaussian(self) -> bool:
         """Whether noise is Gaussian."""
-        return self.noise == "gaussian"
+        return bool(getattr(self, "noise", None) == "gaussian")
+
+    @property
+    def at_delta(self) -> str:
+        """The δ of the budget in words; empty for pure ε."""
+        return "" if self.delta is None else f" at δ = {self.delta:g}"
+
+
+class NoiseConfig(DeltaConfig):
+    """The kind of noise, and the δ of Gaussian noise."""
+
+    noise: Literal["pure", "gaussian"] = Field(
+        "pure",
+        description="“pure”: noise with pure ε (as `norm` says, if there is this setting); “gaussian”: Gaussian noise, "
+        "for records of L2 length ≤ 1, with which ε holds at `delta`",
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> NoiseConfig:
+        if self.gaussian and getattr(self, "norm", "l2") != "l2":
+            raise ValueError('noise: “gaussian” needs norm = "l2"')
+        if self.gaussian and getattr(self, "rule", "") == "as-coded":
+            raise ValueError('noise: “gaussian” needs rule = "shared"')
+        return self
 
     @property
     def noise_kind(self) -> int:

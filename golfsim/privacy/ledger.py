@@ -120,6 +120,8 @@ class Ledger(Stateful):
         The δ at which ε holds, with Gaussian noise: visits then share the square of μ. 0: pure ε.
     pure : float
         The part of ε that visits spend without δ, by other means than Gaussian noise.
+    mu : float, optional
+        The μ of the Gaussian noise of all visits together. Default: what ε − pure allows at δ.
     """
 
     def __init__(
@@ -129,12 +131,16 @@ class Ledger(Stateful):
         records: int,
         delta: float = 0.0,
         pure: float = 0.0,
+        mu: float | None = None,
     ) -> None:
         self._halving = isinstance(schedule, HalvingSchedule)
         self._allowed = LAST_HALVING if isinstance(schedule, HalvingSchedule) else schedule.visits
         self._epsilon, self._delta = epsilon, delta
         self._pure = pure if delta else epsilon
-        self._mu = 0.0 if not delta else math.inf if math.isinf(epsilon) else gaussian.mu_of(epsilon - pure, delta)
+        self._mu = 0.0
+        if delta:
+            allowed = math.inf if math.isinf(epsilon) else gaussian.mu_of(epsilon - pure, delta)
+            self._mu = allowed if mu is None else mu
         self.visits = np.zeros(records, np.int32)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.kernels import inlined
 from golfsim.core.memory import size_of
 from golfsim.data.placement import ArrivalConfig
+from golfsim.privacy import gaussian
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, Unit
 from golfsim.protocol.base import LayerConfig, Protocol
 from golfsim.protocol.moments import Noise, Precision, moments, width
@@ -92,15 +94,26 @@ class Records(Protocol[C]):
         """What was computed from the private records before, and is not accounted for."""
         return ""
 
-    def guarantee_of(self, epsilon: float, unit: Unit, delta: float = 0.0) -> Guarantee:
-        """Return the guarantee of a strategy that spends ε (at a δ) on each record (or node) of this layer."""
+    def guarantee_of(self, epsilon: float, unit: Unit, delta: float = 0.0, pure: float = 0.0) -> Guarantee:
+        """Return the guarantee of a strategy that spends ε on each record (or node) of this layer.
+
+        With a δ this is the ε of Gaussian noise, except for a part that is pure. A record that is held several times
+        moves what is released as many times further at most: μ grows by this factor, and pure ε does, too.
+        """
         if self.caveat:
             at = f" at δ = {delta:g}" if delta else ""
             return Guarantee(None, unit, f"ε = {epsilon:g}{at} per {unit} except for {self.caveat}")
         if unit == "record" and self.copies > 1:
             note = f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
-            return Guarantee(epsilon * self.copies, unit, note, delta=delta * self.copies)
+            return Guarantee(self._of_copies(epsilon, delta, pure), unit, note, delta=delta)
         return Guarantee(epsilon, unit, delta=delta)
+
+    def _of_copies(self, epsilon: float, delta: float, pure: float) -> float:
+        """Return the ε of a record of which each copy has this ε."""
+        if not delta or math.isinf(epsilon):
+            return epsilon * self.copies
+        mu = gaussian.mu_of(epsilon - pure, delta) * (1 + 10.0 ** (1 - gaussian.DIGITS))  # it is rounded down
+        return self.copies * pure + gaussian.epsilon_of(self.copies * mu, delta)
 
 
 class Published(Records[C]):

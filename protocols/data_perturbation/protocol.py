@@ -457,7 +457,8 @@ class DataPerturbation(Published[DataPerturbationConfig]):
     def guarantee(self) -> Guarantee:
         """Return ε per record or node: everything is published once. As coded, ε covers the features only."""
         config = self.config
-        proven = config.records.guarantee_of(config.epsilon, config.unit, config.delta or 0.0)
+        label = config.epsilon_of_label(self._classes)
+        proven = config.records.guarantee_of(config.epsilon, config.unit, config.delta or 0.0, label)
         if self.config.mode != "as-coded" or math.isinf(self.config.epsilon):
             return proven
         features = proven.note if proven.epsilon is None else f"ε = {proven.epsilon:g} per {proven.unit}"

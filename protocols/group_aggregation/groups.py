@@ -11,10 +11,10 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.rng import below, draw
 from golfsim.network.adversaries import HONEST, forge
 from golfsim.network.delivery import count, passes
-from golfsim.privacy.noise import add_gamma_norm, add_laplace, add_share_of_gamma_norm
+from golfsim.privacy.noise import add_noise, add_share_of_gamma_norm
 
 NOBODY = -1
-GAMMA, LAPLACE, SHARE = range(3)
+SHARE = 3  # a share of Gamma-norm noise, besides the kinds of `golfsim.privacy.noise`
 Nodes = NDArray[np.int32]
 
 
@@ -208,7 +208,7 @@ def perturb_models(nodes, cycle, kind, scale, honest, key, w):
     cycle : int
         The current cycle.
     kind : int
-        GAMMA, LAPLACE, or SHARE for a share of Gamma-norm noise.
+        LAPLACE, GAMMA_NORM, GAUSSIAN, or SHARE for a share of Gamma-norm noise.
     scale : array of float64, shape (nodes,)
         The scale of the noise; 0: no noise.
     honest : int
@@ -222,12 +222,10 @@ def perturb_models(nodes, cycle, kind, scale, honest, key, w):
     for e in range(nodes.size):
         for m in range(w.shape[1] if scale[e] > 0 else 0):
             k = m * (64 + 3 * features)
-            if kind == LAPLACE:
-                add_laplace(key, cycle, nodes[e], k, scale[e], w[e], m)
-            elif kind == SHARE:
+            if kind == SHARE:
                 add_share_of_gamma_norm(key, cycle, nodes[e], k, scale[e], honest, w[e], m)
             else:
-                add_gamma_norm(key, cycle, nodes[e], k, scale[e], w[e], m)
+                add_noise(kind, key, cycle, nodes[e], k, scale[e], w[e], m)
 
 
 class Groups(NamedTuple):

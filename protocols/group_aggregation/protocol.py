@@ -21,16 +21,16 @@ from golfsim.core.errors import UserError
 from golfsim.core.memory import available, readable
 from golfsim.core.metrics import Metric
 from golfsim.learning import ensemble
-from golfsim.privacy import secure_sum
+from golfsim.privacy import gaussian, secure_sum
+from golfsim.privacy.choice import NoiseConfig
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee
+from golfsim.privacy.noise import GAUSSIAN, LAPLACE
 from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, longest, refuse_unfit
 from protocols.group_aggregation.groups import (  # fmt: skip
-    GAMMA,
-    LAPLACE,
     NOBODY,
     SHARE,
     Groups,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FREE, FORMED, SENT = range(3)
 
 
-class GroupAggregationConfig(LayerConfig):
+class GroupAggregationConfig(LayerConfig, NoiseConfig):
     """The settings of group aggregation: groups, noise, publication and prediction."""
 
     local: Layer[RegularisedErm] = Field(description="the layer of the nodes' own models, without noise")
@@ -71,7 +71,10 @@ class GroupAggregationConfig(LayerConfig):
         description="the budget ε of each record (or node) over all aggregations; inf: no noise",
     )
     aggregation_epsilon: float | None = Field(
-        None, ge=1e-6, description="the cost ε_A of an aggregation; default: the complete budget"
+        None,
+        ge=1e-6,
+        description="the cost ε_A of an aggregation; default: the complete budget; with Gaussian noise the costs at "
+        "`delta` do not add up, but the squares of their μ do, so more aggregations are possible",
     )
     unit: Literal["record", "node"] = Field(
         "record", description="what ε protects: one record, or all records of a node"
@@ -132,6 +135,8 @@ class GroupAggregationConfig(LayerConfig):
             raise ValueError(f"aggregation_epsilon: expected at most {self.epsilon:g}, the budget; got {self.cost:g}")
         if self.aggregation_epsilon is not None and math.isinf(self.epsilon):
             raise ValueError("aggregation_epsilon: epsilon = inf has no noise, so an aggregation has no cost")
+        if self.gaussian and self.trust == "as-published":
+            raise ValueError("trust: the source adds no Gaussian noise; use “none”, “honest” or “curator”")
         return self
 
     @model_validator(mode="after")
@@ -156,7 +161,35 @@ class GroupAggregationConfig(LayerConfig):
     @property
     def most_aggregations(self) -> int:
         """The number of aggregations in which a node can take part."""
-        return 1 if math.isinf(self.epsilon) else int(self.epsilon / self.cost * (1 + 1e-9))
+        if math.isinf(self.epsilon):
+            return 1
+        times = self.epsilon / self.cost
+        if self.delta is not None:
+            ratio = gaussian.mu_of(self.epsilon, self.delta) / gaussian.mu_of(self.cost, self.delta)
+            times = ratio * ratio
+        return int(times * (1 + 1e-9))
+
+    @property
+    def mu(self) -> float:
+        """The μ of an aggregation with Gaussian noise; 0 with other noise."""
+        if self.delta is None:
+            return 0.0
+        share = gaussian.mu_of(self.epsilon, self.delta) / math.sqrt(self.most_aggregations)
+        return min(gaussian.mu_of(self.cost, self.delta), share)
+
+    @property
+    def total_mu(self) -> float:
+        """The μ of all aggregations of a node together: squares add up."""
+        return self.mu * math.sqrt(self.most_aggregations)
+
+    @property
+    def total(self) -> float:
+        """The ε of all aggregations of a node together, at the δ if noise is Gaussian."""
+        if self.delta is None or math.isinf(self.epsilon):
+            return self.most_aggregations * self.cost
+        if self.total_mu >= gaussian.mu_of(self.epsilon, self.delta) * (1 - 1e-9):
+            return self.epsilon
+        return min(self.epsilon, gaussian.epsilon_of(self.total_mu, self.delta))
 
 
 class GroupAggregation(Learner[GroupAggregationConfig]):
@@ -281,8 +314,10 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self.counts = np.zeros(4, np.int64)  # groups formed; groups published; rounds; models that did not arrive
         self.ledger = Ledger(
             UniformSchedule(kind="uniform", visits=config.most_aggregations),
-            config.most_aggregations * config.cost,
+            config.total,
             nodes,
+            config.delta or 0.0,
+            mu=config.total_mu,
         )
 
     def start(self, world: World, nodes: Nodes) -> None:
@@ -454,8 +489,12 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             moves = self._moves(senders)
             if config.trust == "honest":
                 moves = groups.less(there).each(self._largest(groups.less(there), moves))
-            kind = GAMMA if config.trust == "none" else SHARE
-            perturb_models(senders, world.cycle, kind, self._scale(moves), config.honest or 1, self.key("noise"), w)
+            kind, scale, honest = config.noise_kind, self._scale(moves), config.honest or 1
+            if kind == GAUSSIAN:
+                scale /= math.sqrt(honest)
+            elif config.trust == "honest":
+                kind = SHARE
+            perturb_models(senders, world.cycle, kind, scale, honest, self.key("noise"), w)
         return w
 
     def _moves(self, nodes: Nodes) -> NDArray[np.float64]:
@@ -470,8 +509,13 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         return np.asarray(2 * (self._length * changed + self.config.local.config.tolerance) / lam + rounded)
 
     def _scale(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the scale of Gamma-norm noise for these sensitivities; all models of a node together cost ε_A."""
-        return np.asarray(moves * self._shape[0] * (1 + ROUNDING) / self.config.cost)
+        """Return the scale of the noise for these sensitivities; all models of a node together cost ε_A.
+
+        They share ε_A or, with Gaussian noise, the square of its μ.
+        """
+        models, config = self._shape[0], self.config
+        each = math.sqrt(models) / config.mu if config.gaussian else models / config.cost
+        return np.asarray(moves * each * (1 + ROUNDING))
 
     @staticmethod
     def _largest(groups: Groups, of_member: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -527,7 +571,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         """Add the curators' noise: for the quorum, or as published (per coordinate, for the smallest member)."""
         moves = self._largest(groups, self._moves(groups.members))
         if self.config.trust == "curator":
-            scale, kind = self._scale(moves / self.config.needed), GAMMA
+            scale, kind = self._scale(moves / self.config.needed), self.config.noise_kind
         else:
             scale, kind = self._scale_as_published(groups), LAPLACE
             moved = math.sqrt(self._shape[1]) * moves * (1 + ROUNDING) / np.diff(groups.edges)
@@ -669,16 +713,16 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         config, local = self.config, self.config.local.config
         if not self._noisy:
             return Guarantee(None, config.unit) if self.touches_private_data else config.local.guarantee()
-        asked = config.most_aggregations * config.cost
+        asked = config.total
         for holds, why in (
             (local.penalty == "lasso", "Lasso’s minimum has no bounded sensitivity"),
             (local.solver != "exact", "a descent that stops early has no bounded sensitivity"),
             (isinstance(local.lam, str), "λ was chosen on the records without accounting"),
         ):
             if holds:
-                return Guarantee(None, config.unit, f"{why} (ε = {asked:g} was requested)")
+                return Guarantee(None, config.unit, f"{why} (ε = {asked:g}{config.at_delta} was requested)")
         epsilon = asked if config.trust != "as-published" else self.worst * config.most_aggregations
-        found = local.records.guarantee_of(epsilon, config.unit)
+        found = local.records.guarantee_of(epsilon, config.unit, config.delta or 0.0)
         return Guarantee(
             found.epsilon, found.unit, "; ".join(note for note in (found.note, self._trusted(asked)) if note)
         )

@@ -218,9 +218,7 @@ class RegularisedErmConfig(LayerConfig, DeltaConfig):
                 "penalty: no noise makes Lasso provably private; rule = “as-published” runs it, not private"
             )
         if self.gaussian and self.rule == "as-published":
-            raise ValueError(
-                "rule: no source has Gaussian noise; “as-published” needs noise = “output” or “objective”"
-            )
+            raise ValueError("rule: no source has Gaussian noise; “as-published” needs noise = “output” or “objective”")
         return self
 
     @model_validator(mode="before")

@@ -2101,14 +2101,46 @@ def majority(classes, weights, scores, tie):
     return highest[0] if len(highest) == 1 else None
 
 
-def published_mean(models, n, lam, trust, epsilon, quorum, widest, noise):
+def gaussian_mu(epsilon, delta):
+    """The μ with Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) = δ, by bisection (Balle & Wang 2018, theorem 8)."""
+    phi = statistics.NormalDist().cdf
+    low, high = 1e-3, 100.0
+    for _ in range(100):
+        mu = (low + high) / 2
+        if phi(mu / 2 - epsilon / mu) - math.exp(epsilon) * phi(-mu / 2 - epsilon / mu) > delta:
+            high = mu
+        else:
+            low = mu
+    return low
+
+
+def aggregations(epsilon, each, delta):
+    """How often Gaussian noise with (each, δ) can be added under (ε, δ): the squares of μ add up (Dong et al. 2022)."""
+    budget, times = gaussian_mu(epsilon, delta) ** 2, 0
+    while (times + 1) * gaussian_mu(each, delta) ** 2 <= budget * (1 + 1e-6):
+        times += 1
+    return times
+
+
+def published_mean(models, n, lam, trust, epsilon, quorum, widest, noise, mu=None, honest=None):
     """The mean of a group's models [models, features] that have arrived, with the noise of each trust.
 
     One record moves a model by 2/(nλ); `widest` is the most among all who sent. `noise(who, kind, scale)` is noise for
-    a model; who is a place in the list, or None for the curator.
+    a model; who is a place in the list, or None for the curator. With a μ noise is Gaussian: the models of a node, as
+    one vector, move by the root of their number times as far.
     """
     count, moves = len(models[0]), [2 / (a * b) for a, b in zip(n, lam, strict=True)]
     total = np.zeros(models[0].shape)
+    if mu is not None:
+        deviation = math.sqrt(count) / mu
+        for place, model in enumerate(models):
+            total = total + model
+            if trust == "none":
+                total = total + noise(place, "gaussian", deviation * moves[place])
+            if trust == "honest":
+                total = total + noise(place, "gaussian", deviation * widest / math.sqrt(honest))
+        mean = total / len(models)
+        return mean + noise(None, "gaussian", deviation * max(moves) / quorum) if trust == "curator" else mean
     for place, model in enumerate(models):
         total = total + model
         if trust == "none":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -723,9 +724,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
                 return Guarantee(None, config.unit, f"{why} (ε = {asked:g}{config.at_delta} was requested)")
         epsilon = asked if config.trust != "as-published" else self.worst * config.most_aggregations
         found = local.records.guarantee_of(epsilon, config.unit, config.delta or 0.0)
-        return Guarantee(
-            found.epsilon, found.unit, "; ".join(note for note in (found.note, self._trusted(asked)) if note)
-        )
+        return replace(found, note="; ".join(note for note in (found.note, self._trusted(asked)) if note))
 
     def disclosure(self) -> Disclosure:
         """Return what members send, or the mean that is published, and whom members trust."""

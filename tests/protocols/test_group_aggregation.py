@@ -25,6 +25,7 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.network.adversaries import AdversaryConfig
 from golfsim.network.delivery import Wire
+from golfsim.privacy import gaussian
 from golfsim.privacy.mechanisms import ROUNDING
 from golfsim.privacy.secure_sum import FRACTION
 from golfsim.protocol.records import RawRecords
@@ -45,8 +46,11 @@ LOCAL = {"name": "local", "use": "regularised_erm", "lambda": 0.1}
 GROUPS = {"name": "groups", "use": "group_aggregation", "local": "local", "group": 4, "epsilon": 2.0}
 VIEWS = {"name": "peers", "use": "newscast", "view": 20}
 PRECISION = 2.0 ** -(FRACTION + 1)
+GAUSSIAN = {"noise": "gaussian", "delta": 1e-5}
+MU = naive.gaussian_mu(2.0, 1e-5)
 TRUSTS = [{"trust": "none"}, {"trust": "honest", "honest": 2}, {"trust": "curator"}, {"trust": "as-published"}]
-by_trust = pytest.mark.parametrize("trust", TRUSTS, ids=lambda keys: keys["trust"])
+TRUSTS += [keys | GAUSSIAN for keys in TRUSTS if keys["trust"] != "as-published"]
+by_trust = pytest.mark.parametrize("trust", TRUSTS, ids=lambda keys: f"{keys['trust']} {keys.get('noise', 'pure')}")
 
 
 def table(number=20, records=2, data=DATA, local=None, **keys):
@@ -207,6 +211,7 @@ def noise_of(layer, world, senders, curator):
     key, shape = naive.key(1, layer.name, "noise"), layer._shape
     makers = {
         "gamma": naive.gamma_norm_noise,
+        "gaussian": naive.gaussian_noise,
         "laplace": naive.laplace_noise,
         "share": lambda *a: naive.share_of_gamma_norm(*a, layer.config.honest),
     }
@@ -246,8 +251,11 @@ def test_what_groups_publish_is_what_the_reference_does(trust, how, data):
         given = lam[there] * n[there] / 2 if trust["trust"] == "as-published" else lam[there]
         widest = (2 / (n * lam)[groups[curator]]).max()
         epsilon = 2.0 if form == "sum" else 2.0 / (1 + ROUNDING)
-        mean = naive.published_mean(local.w[there], n[there], given, trust["trust"], epsilon, 4, widest, noise)
-        close = [np.abs(model - mean).max() <= 1e-6 * (1 + np.abs(mean).max()) for model in left[:1]]
+        kind = (MU / (1 + ROUNDING), trust.get("honest")) if "noise" in trust else ()
+        mean = naive.published_mean(local.w[there], n[there], given, trust["trust"], epsilon, 4, widest, noise, *kind)
+        close = [
+            np.abs(model - mean).max() <= (1e-6 + 1e-5 * bool(kind)) * (1 + np.abs(mean).max()) for model in left[:1]
+        ]
         if close == [True]:
             left.pop(0)
             moved = math.sqrt(layer._shape[1]) * 2 / (n[there] * lam[there]).min() / len(there)
@@ -406,6 +414,7 @@ SCENES = st.fixed_dictionaries(
         "formation": st.sampled_from(["central", "overlay"]),
         "sum": st.sampled_from(["masked", "plain"]),
         "trust": st.sampled_from(["none", "curator", "as-published"]),
+        "noise": st.sampled_from(["pure", "gaussian"]),
         "unit": st.sampled_from(["record", "node"]),
         "publish": st.sampled_from(["party", "all", "gossip"]),
         "cap": st.sampled_from([None, 1, 2]),
@@ -428,6 +437,9 @@ SCENES = st.fixed_dictionaries(
 @given(SCENES, st.integers(0, 4))
 def test_no_budget_is_overspent_and_nobody_is_in_two_groups_whatever_happens(scene, missing):
     scene = {key: value for key, value in scene.items() if value is not None}
+    if scene["trust"] == "as-published":
+        scene["noise"] = "pure"
+    scene |= {"delta": 1e-5} if scene["noise"] == "gaussian" else {}
     quorum = max(1, scene["group"] - missing)
     transport = {"loss": scene.pop("loss")}
     run = simulation(table(number=11, cycles=14, peers="peers", quorum=quorum, transport=transport, **scene))
@@ -464,10 +476,42 @@ def test_a_node_takes_part_as_often_as_its_budget_allows():
         assert layer.ledger.spent().max() == pytest.approx(times * (each or epsilon))
 
 
+@pytest.mark.parametrize(("epsilon", "each"), [(2.0, None), (2.0, 0.5), (10.0, 1.0), (1.0, 0.99), (3.0, 0.3)])
+def test_with_gaussian_noise_aggregations_share_the_square_of_mu(epsilon, each):
+    more = {} if each is None else {"aggregation_epsilon": each}
+    times = naive.aggregations(epsilon, each or epsilon, 1e-5)
+    run = finished(table(number=4, cycles=3 + 2 * times, epsilon=epsilon, **GAUSSIAN, **more))
+    layer = run.layer("groups")
+    assert layer.ledger.visits.tolist() == [times] * 4
+    assert layer.number == times
+    together = math.sqrt(times) * naive.gaussian_mu(each or epsilon, 1e-5)
+    stated = layer.guarantee()
+    assert stated.delta == 1e-5
+    assert naive.gaussian_mu(stated.epsilon, 1e-5) == pytest.approx(together, rel=1e-4)
+    assert layer.ledger.spent().max() == pytest.approx(stated.epsilon, rel=1e-5)
+    assert layer.ledger.spent().max() <= stated.epsilon <= epsilon
+    assert times >= (epsilon / (each or epsilon)) // 1
+
+
+@pytest.mark.parametrize(("epsilon", "each"), [(2.0, 0.5), (10.0, 1.0), (3.0, 0.3), (1.0, 1.0)])
+def test_all_aggregations_together_stay_within_the_budget(epsilon, each):
+    config = ended(epsilon=epsilon, aggregation_epsilon=each, **GAUSSIAN).config
+    assert gaussian.delta_of(math.sqrt(config.most_aggregations) * config.mu, config.total) <= 1e-5
+    assert gaussian.delta_of(math.sqrt(config.most_aggregations + 1) * config.mu, epsilon) > 1e-5
+    assert config.mu <= gaussian.mu_of(each, 1e-5)
+
+
+def test_the_ledger_states_the_epsilon_at_another_delta():
+    run = finished(table(aggregation_epsilon=0.5, cycles=30, **GAUSSIAN) | {"privacy": {"delta": 1e-6}})
+    spent = math.sqrt(run.layer("groups").ledger.visits.max()) * naive.gaussian_mu(0.5, 1e-5)
+    assert naive.gaussian_mu(run.latest["groups"]["spent.delta.max"], 1e-6) == pytest.approx(spent, rel=1e-4)
+
+
 @by_trust
 def test_no_noise_is_used_for_two_models(trust):
     """The same curator publishes the mean of the same models again and again."""
     keys = {"number": 4, "cycles": 25, "aggregation_epsilon": 0.2, "sum": "plain", "data": SEGMENTATION}
+    keys |= {"aggregation_epsilon": 0.55} if "noise" in trust else {}
     clean = ended(number=4, epsilon=math.inf, sum="plain", data=SEGMENTATION)
     run = simulation(table(**keys, **trust))
     layer, uploads = run.layer("groups"), []
@@ -523,6 +567,36 @@ def test_seven_models_share_epsilon():
     noise, _ = lengths(number=300, group=3, trust="curator", data=SEGMENTATION)
     length, d = np.linalg.norm(noise, axis=2).ravel(), noise.shape[2]
     assert stats.kstest(length, stats.gamma(d, scale=7 * 4 / 2 / 3).cdf).pvalue > ALPHA
+
+
+@needs_jit
+@pytest.mark.parametrize(
+    ("keys", "sensitivity"),
+    [
+        ({"group": 1, "trust": "none"}, 4),
+        ({"group": 4, "trust": "none"}, 4 / math.sqrt(4)),  # the noise of four members, in their mean
+        ({"group": 4, "trust": "honest", "honest": 4}, 4 / 4),
+        ({"group": 4, "trust": "honest", "honest": 2}, 4 / 4 * math.sqrt(2)),  # four shares, of which two would do
+        ({"group": 4, "trust": "curator", "quorum": 2}, 4 / 2),
+        ({"group": 4, "trust": "curator", "unit": "node", "records": 5}, 4 / 4),
+        ({"group": 4, "trust": "curator", "records": 5, "sum": "plain"}, 4 / 5 / 4),
+        ({"group": 1, "trust": "none", "aggregation_epsilon": 0.5}, 4 * MU / naive.gaussian_mu(0.5, 1e-5)),
+    ],
+    ids=str,
+)
+def test_gaussian_noise_in_a_mean_is_normal_with_its_deviation(keys, sensitivity):
+    noise, _ = lengths(**GAUSSIAN, **keys)
+    for coordinate in noise[:, 0].T:
+        assert stats.kstest(coordinate, stats.norm(scale=sensitivity / MU).cdf).pvalue > ALPHA
+        assert stats.kstest(coordinate, stats.norm(scale=1.5 * sensitivity / MU).cdf).pvalue < ALPHA
+
+
+@needs_jit
+def test_seven_models_share_the_square_of_mu():
+    noise, _ = lengths(number=300, group=3, trust="curator", data=SEGMENTATION, **GAUSSIAN)
+    scale = math.sqrt(7) * 4 / MU / 3
+    assert stats.kstest(noise.ravel(), stats.norm(scale=scale).cdf).pvalue > ALPHA
+    assert stats.kstest(noise.ravel(), stats.norm(scale=1.1 * scale).cdf).pvalue < ALPHA
 
 
 # Publishing
@@ -687,6 +761,18 @@ def test_bytes_and_rounds_of_a_secure_sum_are_logged_and_its_time_is_not():
         ({}, "ε = 2 per record, proven"),
         ({"aggregation_epsilon": 0.3}, "ε = 1.8 per record, proven"),
         ({"unit": "node"}, "ε = 2 per node, proven"),
+        (GAUSSIAN, "ε = 2, δ = 1e-05 per record, proven"),
+        (GAUSSIAN | {"aggregation_epsilon": 0.5}, "ε = 1.96033, δ = 1e-05 per record, proven"),
+        (GAUSSIAN | {"trust": "curator", "unit": "node"}, "ε = 2, δ = 1e-05 per node, proven: curator trusted"),
+        (
+            GAUSSIAN | {"trust": "honest", "honest": 2},
+            "ε = 2, δ = 1e-05 per record, proven: if 2 of the members in each mean add their share of the noise; "
+            "the rounding of shares is not covered by the proof",
+        ),
+        (
+            GAUSSIAN | {"local": {"penalty": "lasso"}},
+            "not private: Lasso’s minimum has no bounded sensitivity (ε = 2 at δ = 1e-05 was requested)",
+        ),
         ({"trust": "curator"}, "ε = 2 per record, proven: curator trusted"),
         ({"trust": "curator", "sum": "plain"}, "ε = 2 per record, proven: curator trusted, who sees every model"),
         (
@@ -712,6 +798,15 @@ def test_bytes_and_rounds_of_a_secure_sum_are_logged_and_its_time_is_not():
 )
 def test_the_guarantee_says_what_it_rests_on(keys, text):
     assert guarantees(finished(table(records=4, **keys)))["groups"] == text
+
+
+def test_a_mean_of_nodes_that_hold_the_same_record_moves_as_many_times_further():
+    tree = table(number=20, trust="curator", **GAUSSIAN)
+    tree["nodes"] = {"number": 20, "repeat": True, "records": 2}
+    tree["data"]["train"] = 20
+    found = finished(tree).layer("groups").guarantee()
+    assert naive.gaussian_mu(found.epsilon, found.delta) == pytest.approx(2 * MU, rel=1e-4)
+    assert found.note == "2 at each of up to 2 nodes that hold it; curator trusted"
 
 
 def test_noise_as_published_states_its_true_epsilon():
@@ -748,6 +843,9 @@ def refusal(**keys):
         ({"aggregation_epsilon": 1.0, "epsilon": math.inf}, "groups.aggregation_epsilon: epsilon = inf has no noise"),
         ({"peers": "peers", "publish": "gossip", "prune": "score"}, "groups.prune: with gossip"),
         ({"epsilon": math.nan}, "groups.epsilon"),
+        ({"noise": "gaussian"}, "groups.delta: missing"),
+        ({"delta": 1e-5}, "groups.delta: needs noise"),
+        (GAUSSIAN | {"trust": "as-published"}, "groups.trust: the source adds no Gaussian noise"),
     ],
     ids=str,
 )

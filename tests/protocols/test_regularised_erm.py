@@ -20,6 +20,8 @@ from protocols.regularised_erm import exponential_choice, objective_2008, object
 DATA = {"set": "random", "test": 30, "scale": ["minmax", "l2"]}
 OUTPUT = {"noise": "output", "epsilon": 2.0}
 OBJECTIVE = {"noise": "objective", "epsilon": 2.0}
+GAUSSIAN = {"noise": "gaussian", "epsilon": 2.0, "delta": 1e-5}
+MU = naive.gaussian_mu(2.0, 1e-5)
 PUBLISHED = {"rule": "as-published"}
 
 
@@ -83,7 +85,7 @@ def test_scores_are_those_of_the_weights():
     assert layer.scores(nodes, x) == pytest.approx(np.einsum("rf,nmf->rnm", x, layer.w[nodes]), abs=1e-4)
 
 
-@pytest.mark.parametrize("noise", [OUTPUT, OBJECTIVE, OUTPUT | PUBLISHED, OBJECTIVE | PUBLISHED])
+@pytest.mark.parametrize("noise", [OUTPUT, OBJECTIVE, GAUSSIAN, OUTPUT | PUBLISHED, OBJECTIVE | PUBLISHED])
 def test_an_infinite_epsilon_is_no_noise_bit_for_bit(noise):
     for data in (DATA, SEGMENTATION):
         plain, noisy = fitted(data=data), fitted(data=data, **(noise | {"epsilon": math.inf}))
@@ -171,6 +173,60 @@ def test_lasso_has_the_gamma_norm_noise_of_its_source():
     noise = fitted(number=1500, **keys, **OUTPUT, **PUBLISHED).w - fitted(number=1500, **keys).w
     length = np.linalg.norm(noise[:, 0], axis=1)
     assert stats.kstest(length, stats.gamma(2, scale=2 / (2 * 2.0 * 0.1)).cdf).pvalue > ALPHA
+
+
+# Gaussian noise in the model
+
+
+@needs_jit
+@pytest.mark.parametrize(("unit", "sensitivity"), [("record", 2 / (2 * 0.1)), ("node", 2 / 0.1)])
+def test_gaussian_noise_is_normal_on_each_coordinate_for_its_sensitivity_over_mu(unit, sensitivity):
+    for coordinate in noise_of(1500, unit=unit, **GAUSSIAN)[:, 0].T:
+        assert stats.kstest(coordinate, stats.norm(scale=sensitivity / MU).cdf).pvalue > ALPHA
+        assert stats.kstest(coordinate, stats.norm(scale=1.2 * sensitivity / MU).cdf).pvalue < ALPHA
+
+
+@needs_jit
+def test_several_models_share_the_square_of_mu_and_have_gaussian_noise_of_their_own():
+    noise = noise_of(100, data=SEGMENTATION, records=5, **GAUSSIAN)
+    assert noise.shape[1:] == (7, 19)
+    scale = 2 / (5 * 0.1) * math.sqrt(7) / MU
+    assert stats.kstest(noise.ravel(), stats.norm(scale=scale).cdf).pvalue > ALPHA
+    assert stats.kstest(noise.ravel(), stats.norm(scale=1.05 * scale).cdf).pvalue < ALPHA
+    assert stats.spearmanr(noise[:, 0, 0], noise[:, 1, 0]).pvalue > ALPHA
+
+
+def test_gaussian_noise_is_that_of_the_reference_for_the_node_and_the_fit():
+    layer, plain = fitted(**GAUSSIAN), fitted()
+    scale = 2 / (2 * 0.1) / MU * (1 + 1e-5)
+    for node in (0, 7):
+        noise = naive.gaussian_noise(naive.key(1, "local", "noise"), 1, node, 0, 2, scale)
+        assert layer.w[node, 0] - plain.w[node, 0] == pytest.approx(noise, rel=1e-5)  # μ has six digits
+        assert (layer.w[node] / naive.grid_of(scale) % 1 == 0).all()
+
+
+def test_gaussian_noise_pays_for_a_looser_tolerance():
+    def size(tolerance):
+        keys = {"records": 5, "tolerance": tolerance}
+        return np.linalg.norm(fitted(**keys, **GAUSSIAN).w - fitted(**keys).w, axis=2)
+
+    assert size(0.2) == pytest.approx(2 * size(1e-12), rel=1e-6)
+
+
+def test_two_fits_share_the_square_of_mu():
+    run = simulation(arriving(refits=2, **GAUSSIAN))
+    layer, spent = layer_of(run), []
+    for _ in run:
+        if run.world.cycle <= 2:
+            n = (layer.stop - layer.first)[3]
+            noise = layer.w[3, 0] - naive.erm_minimum(yx_of(layer, 3), 0.1, "logistic")
+            scale = 2 / (n * 0.1) * math.sqrt(2) / MU
+            expected = naive.gaussian_noise(naive.key(1, "local", "noise"), run.world.cycle, 3, 0, 2, scale)
+            assert noise == pytest.approx(expected, rel=1e-4, abs=1e-6)
+            spent.append(layer.ledger.spent().max())
+    assert naive.gaussian_mu(spent[0], 1e-5) == pytest.approx(MU / math.sqrt(2), rel=1e-4)
+    assert 1.0 < spent[0] < 1.5  # more than half of ε, since squares are shared
+    assert spent[1] == 2.0
 
 
 # Noise in the objective
@@ -337,6 +393,8 @@ def test_the_corrected_rules_give_the_epsilon_that_is_asked_for():
     assert guarantee(**OUTPUT, unit="node") == "ε = 2 per node, proven"
     assert guarantee(**OBJECTIVE) == "ε = 2 per record, proven"
     assert guarantee(data=SEGMENTATION, **OBJECTIVE) == "ε = 2 per record, proven"
+    assert guarantee(**GAUSSIAN) == "ε = 2, δ = 1e-05 per record, proven"
+    assert guarantee(data=SEGMENTATION, **GAUSSIAN, unit="node") == "ε = 2, δ = 1e-05 per node, proven"
 
 
 def test_laplace_noise_as_published_truly_costs_root_d_epsilon():
@@ -376,8 +434,9 @@ def test_as_published_the_true_epsilon_grows_with_the_records_lengths():
 
 
 def test_a_lambda_chosen_on_the_records_is_not_private():
-    text = guarantee(records=6, folds=3, **OUTPUT, **{"lambda": "cv"})
-    assert text.startswith("not private: λ was chosen on the records without accounting")
+    for noise, asked in ((OUTPUT, "ε = 2"), (GAUSSIAN, "ε = 2 at δ = 1e-05")):
+        text = guarantee(records=6, folds=3, **noise, **{"lambda": "cv"})
+        assert text == f"not private: λ was chosen on the records without accounting ({asked} was requested)"
 
 
 def test_bounds_of_the_training_set_are_reported():
@@ -393,6 +452,11 @@ def test_records_that_several_nodes_hold_are_charged_at_each():
     tree["nodes"] = {"number": 40, "repeat": True, "records": 2}
     tree["data"]["train"] = 40
     assert guarantees(finished(tree))["local"].startswith("ε = 4 per record")
+    tree["protocol"][-1] |= GAUSSIAN  # one node can hold both copies: its model then moves twice as far
+    found = layer_of(finished(tree)).guarantee()
+    assert found.delta == 1e-5
+    assert naive.gaussian_mu(found.epsilon, 1e-5) == pytest.approx(2 * MU, rel=1e-4)
+    assert found.epsilon > 4
 
 
 def test_records_that_are_too_long_or_published_already_are_refused_with_noise():
@@ -452,7 +516,16 @@ def test_a_private_choice_of_lambda_is_charged_besides_epsilon():
     assert len(set(layer_of(run).lam)) > 1
 
 
-@pytest.mark.parametrize("noise", [OUTPUT, OBJECTIVE])
+def test_a_private_choice_of_lambda_has_pure_epsilon_and_composes_with_gaussian_noise():
+    run = finished(table(records=8, **GAUSSIAN, **PRIVATE) | {"privacy": {"delta": 1e-5}})
+    assert guarantees(run)["local"].startswith("ε = 2.5, δ = 1e-05 per record, proven; ε = 2.")
+    assert run.latest["local"]["spent.max"] == pytest.approx(2.5)
+    assert 2.0 < run.latest["local"]["spent.delta.max"] <= 2.5
+    pure = layer_of(finished(table(records=8, **OUTPUT, **PRIVATE)))
+    assert layer_of(run).choice.tolist() == pure.choice.tolist()
+
+
+@pytest.mark.parametrize("noise", [OUTPUT, OBJECTIVE, GAUSSIAN])
 def test_the_models_that_try_a_lambda_see_only_their_part_and_are_noisy(noise, monkeypatch):
     seen = []
     fit = erm.fit
@@ -564,6 +637,11 @@ def test_the_unit_node_is_charged_by_node():
     ("keys", "message"),
     [
         ({"noise": "output"}, "local.epsilon: required with noise"),
+        (GAUSSIAN | {"delta": None}, "local.delta: missing"),
+        (OUTPUT | {"delta": 1e-5}, 'local.delta: needs noise = "gaussian"'),
+        (OBJECTIVE | {"delta": 1e-5}, "local.delta: noise in the objective is never Gaussian"),
+        (GAUSSIAN | PUBLISHED, "local.rule: no source has Gaussian noise"),
+        (GAUSSIAN | {"penalty": "lasso"}, "local.penalty: no noise makes Lasso"),
         ({"epsilon": 1.0}, "local.epsilon: required with noise"),
         (OBJECTIVE | {"unit": "node"}, "local.unit: noise in the objective protects one record"),
         (OBJECTIVE | {"solver": "as-published"}, "local.noise: objective perturbation needs"),
@@ -609,7 +687,7 @@ def test_published_noise_reports_the_cost_of_longer_records_and_other_noise_refu
     length = np.sqrt((x**2).sum(axis=1)).max()
     assert length > 1.2
     assert layer.guarantee().epsilon == pytest.approx(2.0 * math.sqrt(x.shape[1]) * length, rel=1e-4)
-    for noise in (OUTPUT, OBJECTIVE, OBJECTIVE | PUBLISHED):
+    for noise in (OUTPUT, OBJECTIVE, GAUSSIAN, OBJECTIVE | PUBLISHED):
         with pytest.raises(UserError, match="the longest record has L2 length"):
             fitted(**keys, **noise)
 

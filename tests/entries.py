@@ -29,6 +29,7 @@ VIEWS = {"name": "peers", "use": "newscast", "view": 5}
 GRAPH = {"name": "graph", "use": "static_overlay", "neighbours": 4}
 GOLF = {"use": "golf", "peers": "peers", "records": "raw"}
 RANDOMISED = {"kind": "randomised", "capacity": 6, "spend": 3}
+GAUSSIAN = {"noise": "gaussian", "delta": 1e-5}
 OUTPUT = {"use": "regularised_erm", "lambda": 0.01, "noise": "output", "epsilon": 5.0}
 ANONML = {"use": "anonml", "peers": "peers", "epsilon": 5.0, "partitions": 2, "groups": 3}
 CIRCUITS = {
@@ -110,6 +111,7 @@ ENTRIES = {
     ),
     "regularised_erm": Entry({"use": "regularised_erm", "lambda": 0.01}, data=True, once=True),
     "regularised_erm with noise": Entry(OUTPUT, data=True, once=True),
+    "regularised_erm with gaussian noise": Entry(OUTPUT | GAUSSIAN, data=True, once=True),
     "regularised_erm, perturbed objective": Entry(OUTPUT | {"noise": "objective"}, data=True, once=True),
     "anonml": Entry(ANONML | {"window": 20, "deadline": 1}, (PEERS,), data=True),
     "anonml through circuits": Entry(ANONML | CIRCUITS, (VIEWS,), data=True),
@@ -145,6 +147,12 @@ ENTRIES = {
     "central_learner": Entry({"use": "central_learner", "records": "raw"}, data=True),
     "group_aggregation": Entry(GROUPS, (LOCAL,), data=True),
     "group_aggregation, sums in the clear": Entry(GROUPS | {"sum": "plain", "quorum": 2}, (LOCAL,), data=True),
+    "group_aggregation with gaussian noise": Entry(
+        GROUPS | GAUSSIAN | {"aggregation_epsilon": 2.0, "trust": "curator", "quorum": 3}, (LOCAL,), data=True
+    ),
+    "group_aggregation with gaussian shares": Entry(
+        GROUPS | GAUSSIAN | {"trust": "honest", "honest": 3}, (LOCAL,), data=True
+    ),
     "group_aggregation over newscast": Entry(GROUPS | OVER_VIEWS, (VIEWS, LOCAL), data=True),
     "group_aggregation, sums in the clear over newscast": Entry(
         GROUPS | OVER_VIEWS | {"sum": "plain"}, (VIEWS, LOCAL), data=True

@@ -19,7 +19,8 @@ from golfsim.audit.network import Network
 from golfsim.cli.app import app
 from golfsim.core.errors import UserError
 from golfsim.privacy.ledger import Ledger
-from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
+from golfsim.privacy.mechanisms import GammaNorm, Gaussian, Laplace, RandomResponse
+from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE
 from golfsim.scenario.model import Scenario
 from golfsim.scenario.sweep import points
 from golfsim.testing import DATA
@@ -85,21 +86,27 @@ STRATEGIES = {
     "golf": (GOLF | {"epsilon": 2.0}, (PEERS,), DATA, LABEL, 0.3),
     "output": (OUTPUT | {"epsilon": 2.0}, (), DATA, ACROSS, 0.0),
     "objective": (OUTPUT | {"epsilon": 2.0, "noise": "objective"}, (), DATA, ACROSS, 0.0),
+    "gaussian": (OUTPUT | {"epsilon": 2.0, "noise": "gaussian", "delta": 0.05}, (), DATA, ACROSS, 0.0),
     "the curator's noise": (GROUPS | {"epsilon": 2.0, "trust": "curator"}, (LOCAL,), DATA, ACROSS, 0.0),
     "nobody trusted": (GROUPS | {"epsilon": 2.0}, (LOCAL,), DATA, ACROSS, 0.0),
     "shares of the honest": (
         GROUPS | {"epsilon": 2.0, "trust": "honest", "honest": 2}, (LOCAL,), DATA, ACROSS, 0.0,
     ),
+    "the curator's gaussian noise": (
+        GROUPS | {"epsilon": 2.0, "trust": "curator", "noise": "gaussian", "delta": 0.05}, (LOCAL,), DATA, ACROSS, 0.0,
+    ),
     "histograms": (ANONML | {"epsilon": 2.0}, (PEERS,), DATA, BOTH, 0.1),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("noise", ["output", "objective"])
+@pytest.mark.parametrize("noise", ["output", "objective", "gaussian"])
 @pytest.mark.parametrize("loss", ["logistic", "huber"])
 def test_half_of_the_noise_of_a_fit_is_found_out(loss, noise, monkeypatch):
     """Records at the worst place move a Huber model by all of its sensitivity, and a logistic one by three quarters."""
     layer = {"use": "regularised_erm", "lambda": 0.01, "loss": loss, "noise": noise, "epsilon": 1.0}
-    whole, objective = Laplace.scale.fget, regularised_erm.objective_2011
+    layer |= {"delta": 0.05} if noise == "gaussian" else {}
+    whole, objective, deviation = Laplace.scale.fget, regularised_erm.objective_2011, RegularisedErm._deviation
+    monkeypatch.setattr(RegularisedErm, "_deviation", lambda self: deviation(self) / 2)
     monkeypatch.setattr(GammaNorm, "scale", property(lambda self: whole(self) / 2))
     monkeypatch.setattr(
         regularised_erm, "objective_2011", lambda *a: objective(*a)._replace(scale=objective(*a).scale / 2)
@@ -269,15 +276,25 @@ def test_noise_from_draws_that_are_not_called_secret_is_found_out(monkeypatch):
 # Mechanisms alone
 
 DRAWS = 8000
+KINDS = {Laplace: LAPLACE, GammaNorm: GAMMA_NORM, Gaussian: GAUSSIAN}
 
 
 def noisy(mechanism, at, seed):
-    """Many vectors with the noise of Laplace or Gamma-norm."""
+    """Many vectors with the noise of a mechanism."""
     w = np.tile(np.asarray(at, np.float64), (DRAWS, 1))
     nodes, scale = np.arange(DRAWS, dtype=np.int32), np.full(DRAWS, mechanism.scale)
-    laplace = not isinstance(mechanism, GammaNorm)
-    regularised_erm.perturb_fits(nodes, 0, DRAWS, 0 * nodes, 1, laplace, scale, np.uint64(seed), w)
+    kind = KINDS[type(mechanism)]
+    regularised_erm.perturb_fits(nodes, 0, DRAWS, 0 * nodes, 1, kind, scale, np.uint64(seed), w)
     return w
+
+
+@pytest.mark.parametrize("sensitivity", [2.0, 1.0], ids=["right", "broken"])
+@pytest.mark.parametrize("delta", [1e-5, 0.01])
+def test_gaussian_noise_on_vectors_has_its_epsilon_at_its_delta_unless_it_is_broken(delta, sensitivity):
+    """Half of the noise has 4.39 at δ = 1e-5 and 5.14 at 0.01, of which so few draws show less."""
+    mechanism = Gaussian(epsilon=2.0, delta=delta, sensitivity=sensitivity)
+    _, bound = auditing.tell_apart(noisy(mechanism, [1, 0], 1), noisy(mechanism, [-1, 0], 2), ERROR, delta)
+    assert 0.2 <= bound <= 2 if sensitivity == 2 else bound > (1.2 if delta < 0.01 else 2)
 
 
 def strings(name, epsilon, value, seed):

@@ -30,13 +30,15 @@ DRAWS = 100_000
 E1, E2 = np.eye(2, dtype=np.float32)
 
 
-def lower_bound(scores, neighbour):
+def lower_bound(scores, neighbour, delta=0.0):
     """A lower bound on ε from a score of each output, large where the first data set is the likelier one."""
-    return bounds.lower_bound(scores, neighbour, ERROR)
+    return bounds.lower_bound(scores, neighbour, ERROR, delta)
 
 
 def log_ratio(z, here, there, norm):
     """How much nearer outputs [n, blocks, d] are to what was published here than to what was published there."""
+    if norm == "gaussian":
+        return ((z - there) ** 2 - (z - here) ** 2).sum(axis=(1, 2))
     order = 1 if norm == "l1" else 2
     return sum(
         np.linalg.norm(z[:, b] - there[b], order, axis=1) - np.linalg.norm(z[:, b] - here[b], order, axis=1)
@@ -332,7 +334,7 @@ def audit_means(trust, of=1, norm="l2", **keys):
     d = keys.get("d", 2)
     found = [means(trust, side, seed=seed, **keys) for seed, side in enumerate((1.0, -1.0))]
     at = np.full((1, d), 1 / 0.5 / math.sqrt(d) / (keys.get("group", 2) if of == 1 else 1))
-    return lower_bound(*(log_ratio(each[of], at, -at, norm) for each in found)), found[0][0]
+    return lower_bound(*(log_ratio(each[of], at, -at, norm) for each in found), keys.get("delta", 0.0)), found[0][0]
 
 
 def halved(monkeypatch):
@@ -343,6 +345,23 @@ def test_a_mean_with_the_curators_noise_gives_its_epsilon_and_half_of_it_is_foun
     assert 0.5 * 1.5 < audit_means("curator")[0] <= 1.5
     halved(monkeypatch)
     assert audit_means("curator")[0] > 1.5
+
+
+GAUSSIAN = {"noise": "gaussian", "delta": 0.01, "norm": "gaussian"}
+GAUSSIANS = {"curator": {}, "none": {"of": 2}, "honest": {"honest": 2}}
+
+
+@pytest.mark.parametrize("trust", GAUSSIANS)
+def test_gaussian_noise_gives_its_epsilon_at_its_delta_and_half_of_it_is_found_out(trust, monkeypatch):
+    keys = GAUSSIAN | GAUSSIANS[trust]
+    assert 0.5 * 1.5 < audit_means(trust, **keys)[0] <= 1.5
+    plain = GroupAggregation._scale
+    monkeypatch.setattr(GroupAggregation, "_scale", lambda self, moves: plain(self, moves) / 2)
+    assert audit_means(trust, **keys)[0] > 1.5
+
+
+def test_one_of_two_gaussian_shares_is_found_out():
+    assert audit_means("honest", honest=2, of=2, **GAUSSIAN)[0] > 1.5
 
 
 def test_a_quorum_of_one_of_two_gets_twice_the_noise():

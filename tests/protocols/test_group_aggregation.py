@@ -253,9 +253,8 @@ def test_what_groups_publish_is_what_the_reference_does(trust, how, data):
         epsilon = 2.0 if form == "sum" else 2.0 / (1 + ROUNDING)
         kind = (MU / (1 + ROUNDING), trust.get("honest")) if "noise" in trust else ()
         mean = naive.published_mean(local.w[there], n[there], given, trust["trust"], epsilon, 4, widest, noise, *kind)
-        close = [
-            np.abs(model - mean).max() <= (1e-6 + 1e-5 * bool(kind)) * (1 + np.abs(mean).max()) for model in left[:1]
-        ]
+        near = (1e-5 if kind else 1e-6) * (1 + np.abs(mean).max())  # μ has six digits
+        close = [np.abs(model - mean).max() <= near for model in left[:1]]
         if close == [True]:
             left.pop(0)
             moved = math.sqrt(layer._shape[1]) * 2 / (n[there] * lam[there]).min() / len(there)

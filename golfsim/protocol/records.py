@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from golfsim.core.errors import UserError
 from golfsim.core.kernels import inlined
 from golfsim.core.memory import size_of
 from golfsim.data.placement import ArrivalConfig
+from golfsim.privacy import gaussian
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, Unit
 from golfsim.protocol.base import LayerConfig, Protocol
 from golfsim.protocol.moments import Noise, Precision, moments, width
@@ -92,15 +94,25 @@ class Records(Protocol[C]):
         """What was computed from the private records before, and is not accounted for."""
         return ""
 
-    def guarantee_of(self, epsilon: float, unit: Unit, delta: float = 0.0) -> Guarantee:
-        """Return the guarantee of a strategy that spends ε (at a δ) on each record (or node) of this layer."""
+    def guarantee_of(self, epsilon: float, unit: Unit, delta: float = 0.0, pure: float = 0.0) -> Guarantee:
+        """Return the guarantee of a strategy that spends ε on each record (or node) of this layer.
+
+        With Gaussian noise ε holds at a δ, except for its `pure` part.
+        """
         if self.caveat:
             at = f" at δ = {delta:g}" if delta else ""
             return Guarantee(None, unit, f"ε = {epsilon:g}{at} per {unit} except for {self.caveat}")
         if unit == "record" and self.copies > 1:
             note = f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
-            return Guarantee(epsilon * self.copies, unit, note, delta=delta * self.copies)
+            return Guarantee(_of_copies(self.copies, epsilon, delta, pure), unit, note, delta=delta)
         return Guarantee(epsilon, unit, delta=delta)
+
+
+def _of_copies(copies: int, epsilon: float, delta: float, pure: float) -> float:
+    """Return the ε of a record with copies: the sensitivity to all of them is at most so many times as large."""
+    if not delta or math.isinf(epsilon):
+        return epsilon * copies
+    return pure * copies + gaussian.epsilon_of(copies * gaussian.mu_of(epsilon - pure, delta), delta)
 
 
 class Published(Records[C]):

@@ -290,7 +290,7 @@ def at_delta_of(simulation: Simulation) -> dict[str, AtDelta]:
     Layers whose guarantee is not proven have none. Then there is none of all layers together, and none either if they
     count different units.
     """
-    delta = simulation.scenario.privacy.delta
+    delta = simulation.scenario.privacy.stated_delta
     layers = {name: layer for name, layer in simulation.layers.items() if layer.touches_private_data}
     ledgers = {name: accountable(layer) for name, layer in layers.items()} if delta is not None else {}
     if delta is None or not ledgers:

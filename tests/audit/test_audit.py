@@ -491,6 +491,7 @@ def test_half_of_gaussian_noise_is_found_out(monkeypatch):
 
 
 def test_a_composition_that_states_too_little_is_found_out(monkeypatch):
+    few = MANY | {"schedule": {"kind": "uniform", "visits": 4}}
     monkeypatch.setattr(network, "spent", lambda ledgers, delta: np.array([0.3]))
-    *_, at_delta = auditing.audit(strategy(MANY, PEERS, **WIDE), runs=800, confidence=SURE, pairs=LABEL).findings
+    *_, at_delta = auditing.audit(strategy(few, PEERS, **WIDE), runs=800, confidence=SURE, pairs=LABEL).findings
     assert at_delta.bound > 0.3

@@ -309,12 +309,16 @@ def privacy(simulation: Simulation) -> dict[str, dict[str, Any]]:
         if layer.touches_private_data:
             proven, stated = layer.guarantee(), getattr(layer.config, "epsilon", None)
             finite = proven.epsilon is not None and math.isfinite(proven.epsilon)
-            found[name] = layer.disclosure()._asdict() | {
-                "stated": stated if stated is not None and math.isfinite(stated) else None,
-                "unit": getattr(layer.config, "unit", proven.unit),
-                "proven": proven.epsilon if finite else None,
-                "note": proven.note,
-            }
+            found[name] = (
+                layer.disclosure()._asdict()
+                | {
+                    "stated": stated if stated is not None and math.isfinite(stated) else None,
+                    "unit": getattr(layer.config, "unit", proven.unit),
+                    "proven": proven.epsilon if finite else None,
+                    "note": proven.note,
+                }
+                | ({"delta": proven.delta} if finite and proven.delta else {})
+            )
             if at_delta := at_deltas.get(name):
                 found[name]["at_delta"] = at_delta._asdict() | {"text": str(at_delta)}
             if central := layer.central():

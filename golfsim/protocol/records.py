@@ -109,7 +109,7 @@ class Records(Protocol[C]):
 
 
 def _of_copies(copies: int, epsilon: float, delta: float, pure: float) -> float:
-    """Return the ε of a record with copies: the sensitivity to all of them is at most so many times as large."""
+    """Return the ε of a record with copies: the sensitivity grows with their number at most."""
     if not delta or math.isinf(epsilon):
         return epsilon * copies
     return pure * copies + gaussian.epsilon_of(copies * gaussian.mu_of(epsilon - pure, delta), delta)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from golfsim.learning.updates import SHARING, Noise, Sharing, guarantee_of_gradients, spent_on_all
-from golfsim.privacy.choice import NoiseConfig
+from golfsim.privacy.choice import NoiseConfig, or_target
 from golfsim.privacy.ledger import BUDGET_METRICS, Budget, Ledger, Schedule, UniformSchedule, visits_of
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure
@@ -22,7 +22,11 @@ class GradientPerturbationConfig(WalkConfig, NoiseConfig):
     """The settings of a walk with noisy gradients."""
 
     epsilon: float = Field(
-        ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
+        ge=1e-6,
+        allow_inf_nan=True,
+        description="the budget ε of each record (or node); inf: no noise; “target”: the one for the target of "
+        "`[privacy]`",
+        json_schema_extra=or_target,
     )
     rule: Sharing = Field("shared", description=SHARING)
     schedule: Schedule = Field(

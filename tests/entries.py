@@ -94,6 +94,16 @@ ENTRIES = {
     "optimum, centroid": Entry({"use": "optimum", "records": "raw", "learner": "centroid"}, data=True, once=True),
     "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
     "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
+    "gradient_perturbation, gaussian": Entry(
+        GOLF | {"use": "gradient_perturbation", "epsilon": 5.0, "noise": "gaussian", "delta": 1e-5, "norm": "l2"},
+        (PEERS,),
+        data=True,
+    ),
+    "data_perturbation, gaussian": Entry(
+        {"use": "data_perturbation", "epsilon": 5.0, "noise": "gaussian", "delta": 1e-5, "norm": "l2"},
+        data=True,
+        once=True,
+    ),
     "data_perturbation, sampled": Entry(
         {"use": "data_perturbation", "epsilon": 5.0, "mode": "sampled"}, data=True, once=True
     ),

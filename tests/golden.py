@@ -32,6 +32,7 @@ ATTACKED = {
     "attacks": ["label", "membership"],
     "metrics": ["auc", "f1", "confusion", "roc", "mean-model", "optimum"],
 }
+NORMAL = {"noise": "gaussian", "delta": 1e-5, "norm": "l2"}
 ONE = {"nodes": {"records": 1}}
 GRAPH = {"name": "peers", "use": "static_overlay", "neighbours": 5}
 SESSIONS = {
@@ -74,6 +75,30 @@ def erm(**settings):
 MORE = {
     "golf with noisy gradients, at a delta": lambda: learning(
         VIEWS, golf(epsilon=5.0, schedule={"kind": "uniform", "visits": 12}), privacy={"delta": 1e-5}
+    ),
+    "golf with gaussian gradients, halving, three classes": lambda: learning(
+        VIEWS,
+        golf(epsilon=5.0, schedule={"kind": "halving"}, **NORMAL),
+        data=THREE,
+        privacy={"delta": 1e-5},
+    ),
+    "gradient_perturbation, gaussian, for a target": lambda: learning(
+        PEERS,
+        golf(
+            use="gradient_perturbation",
+            epsilon="target",
+            noise="gaussian",
+            norm="l2",
+            schedule={"kind": "uniform", "visits": 50},
+        ),
+        privacy={"target": {"epsilon": 8.0, "delta": 1e-5}},
+    ),
+    "published with gaussian noise, label and features": lambda: learning(
+        PEERS,
+        published(mode="label+features", **NORMAL),
+        golf(records="published", learner="logistic"),
+        {"name": "means", "use": "optimum", "records": "published", "learner": "lda"},
+        data=THREE,
     ),
     "golf, one record per node": lambda: learning(VIEWS, golf(), **ONE),
     "golf, logistic, sessions": lambda: learning(VIEWS, golf(learner="logistic"), **ONE, **SESSIONS),

@@ -167,12 +167,16 @@ def _subjects(found: list[Point], every_point: bool) -> Iterator[Subject]:
 
 
 def subjects_of(scenario: Scenario, name: str = "") -> list[Subject]:
-    """Return each private layer of a scenario, and all layers with the same unit together if there are several."""
+    """Return each private layer of a scenario, and all layers with the same unit together if there are several.
+
+    With a δ in `[privacy]`, a layer occurs a second time, with the ε at this δ of the visits that the audit makes.
+    """
     network = Network(scenario)
     if not network.private:
         return []
-    stated = network.guarantees(neighbours.constructed(network.size.features, network.size.norm)[0])
-    found = [Subject(name, network, (layer,), guarantee) for layer, guarantee in stated.items()]
+    stated, at_delta = network.guarantees(neighbours.constructed(network.size.features, network.size.norm)[0])
+    each = [*stated.items(), *at_delta.items()]
+    found = [Subject(name, network, (layer,), guarantee) for layer, guarantee in each]
     for unit in dict.fromkeys(guarantee.unit for guarantee in stated.values()):
         layers = tuple(layer for layer, guarantee in stated.items() if guarantee.unit == unit)
         if len(layers) > 1:

@@ -51,7 +51,7 @@ def best_event(one: Floats, other: Floats, error: float, delta: float = 0.0) -> 
 
 
 def lower_bound(one: Floats, other: Floats, error: float, delta: float = 0.0) -> float:
-    """Return a lower bound on ε at a δ: one half of the scores chooses a threshold, the other half evaluates it."""
+    """Return a lower bound on ε at a δ: one half of the scores chooses the threshold, the other half evaluates it."""
     (train, test), (train_n, test_n) = (np.array_split(scores, 2) for scores in (one, other))
     threshold = best_event(train, train_n, error, delta).threshold
     return float(bounds_at(test, test_n, threshold, error, delta)[0])

@@ -17,11 +17,13 @@ from golfsim.core.errors import UserError
 from golfsim.data import loading, scaling
 from golfsim.network.transport import Transport, TransportConfig
 from golfsim.network.world import World
+from golfsim.privacy.accounting import spent
 from golfsim.privacy.mechanisms import Guarantee, Unit
 from golfsim.protocol.base import Audited, Protocol, with_layers_below
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import About, RawRecords
 from golfsim.scenario.model import Scenario
+from golfsim.sim.observers import accountable
 
 Layers = dict[str, Protocol[Any]]
 SCHEDULE = ("first", "until", "every")
@@ -77,11 +79,24 @@ class Network:
                 released[name].append(layers[name].released())
         return {name: np.concatenate(parts) for name, parts in released.items()}
 
-    def guarantees(self, pair: NeighbouringPair) -> dict[str, Guarantee]:
-        """Return the guarantee that each private layer states after a run."""
+    def guarantees(self, pair: NeighbouringPair) -> tuple[dict[str, Guarantee], dict[str, Guarantee]]:
+        """Return what each private layer states after a run: its guarantee, and that at the δ of `[privacy]`.
+
+        Layers whose guarantee already has this δ, or that state nothing at a δ, are not in the second one.
+        """
         layers = self.stack(pair, 0, "record")
         self.run(layers, 0)
-        return {name: layers[name].guarantee() for name in self.private}
+        stated = {name: layers[name].guarantee() for name in self.private}
+        delta = self.scenario.privacy.stated_delta
+        if delta is None:
+            return stated, {}
+        ledgers = {name: accountable(layers[name]) for name in self.private if stated[name].delta != delta}
+        note = "for the visits of the audit"
+        return stated, {
+            name: Guarantee(float(spent(found, delta).max()), stated[name].unit, note, delta=delta)
+            for name, found in ledgers.items()
+            if found
+        }
 
 
 def _audible(layer: Protocol[Any]) -> bool:

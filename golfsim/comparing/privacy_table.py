@@ -88,7 +88,8 @@ def _guarantee(table: dict[str, Any]) -> str:
         return f"{NOT_PROVEN}: {note}" if note else NOT_PROVEN
     other = "" if proven == table.get("stated") else f", ε = {proven:g}"
     central = (table.get("central") or {}).get("text", "")
-    return f"{PROVEN}{other}" + (f": {note}" if note else "") + (f"; {central}" if central else "")
+    at = f" at δ = {table['delta']:g}" if table.get("delta") else ""
+    return f"{PROVEN}{other}{at}" + (f": {note}" if note else "") + (f"; {central}" if central else "")
 
 
 def _at_delta(layers: Sequence[dict[str, Any]]) -> list[str]:

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.privacy import gaussian
-from golfsim.privacy.ledger import Ledger
+from golfsim.privacy.ledger import Ledger, Schedule
 
 Releases = tuple[tuple[float, int], ...]  # the ε of a release, and the number of releases with it
 SMALLEST_DELTA = 1e-10  # below it, the rounding of the sums matters
 SLACK = 1e-12  # a bound on this rounding, which is taken off δ
+BUDGET_STEP = 1e-5  # the part of a budget that may remain unused
 GRID = 4096  # steps of the loss of the largest release
 
 
@@ -83,6 +84,37 @@ def _of_losses(releases: Releases, mu: float, delta: float) -> float:
     assert found is not None
     with np.errstate(over="ignore"):  # of e^ε, if ε is some hundreds
         return max(0.0, float(found.get_epsilon_for_delta(delta - SLACK)))
+
+
+@lru_cache(maxsize=256)
+def budget_for(target: float, delta: float, schedule: Schedule, own_delta: float = 0.0) -> float:
+    """Return the largest budget ε, of four digits, with which all visits of a record have the target ε at this δ.
+
+    Parameters
+    ----------
+    target : float
+        The ε of all visits together.
+    delta : float
+        The δ at which it holds.
+    schedule : UniformSchedule or HalvingSchedule
+        How visits share the budget.
+    own_delta : float
+        The δ of the budget, with Gaussian noise; 0: visits have pure ε.
+    """
+
+    def spent_by(budget: float) -> float:
+        ledger = Ledger(schedule, budget, 1, own_delta)
+        return of_visits([ledger], [ledger.most], delta)
+
+    if own_delta == delta:
+        return target
+    low, high = 0.0, target
+    while spent_by(high) <= target:
+        low, high = high, 2 * high
+    while high - low > BUDGET_STEP * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if spent_by(middle) <= target else (low, middle)
+    return gaussian.rounded(low, up=False, digits=4)
 
 
 class AtDelta(NamedTuple):

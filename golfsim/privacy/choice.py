@@ -10,7 +10,14 @@ from golfsim.core.settings import Settings
 from golfsim.privacy.ledger import HalvingSchedule, UniformSchedule
 from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE
 
+TARGET = "target"  # in place of a number: the budget for the target of [privacy]
 PURE = {"l1": LAPLACE, "l2": GAMMA_NORM}
+
+
+def or_target(schema: dict[str, Any]) -> None:
+    """Let the schema of a budget allow “target”."""
+    number = {key: schema.pop(key) for key in ("type", "minimum", "exclusiveMinimum", "anyOf") if key in schema}
+    schema["anyOf"] = [*number.pop("anyOf", [number] if number else []), {"const": TARGET}]
 
 
 class DeltaConfig(Settings):
@@ -44,8 +51,8 @@ class NoiseConfig(DeltaConfig):
 
     noise: Literal["pure", "gaussian"] = Field(
         "pure",
-        description="“pure”: noise with pure ε (as `norm` says, if there is this setting); “gaussian”: Gaussian noise, "
-        "for records of L2 length ≤ 1, with which ε holds at `delta`",
+        description="“pure”: noise with pure ε, as `norm` says; “gaussian”: Gaussian noise, for records of L2 length "
+        "≤ 1, with which ε holds at `delta`",
     )
 
     @model_validator(mode="after")

@@ -14,11 +14,11 @@ DIGITS = 6
 HALVINGS = 200  # of an interval: more than a floating-point number can resolve
 
 
-def rounded(value: float, up: bool) -> float:
-    """Return the number of six digits next to a positive value: it is the same on all processors."""
+def rounded(value: float, up: bool, digits: int = DIGITS) -> float:
+    """Return the number of some digits next to a positive value: it is the same on all processors."""
     if not (value > 0 and math.isfinite(value)):
         return value
-    step = 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return (math.ceil if up else math.floor)(value / step) * step
 
 

@@ -149,6 +149,11 @@ class Ledger(Stateful):
         return self._epsilon
 
     @property
+    def most(self) -> int:
+        """The number of visits that a record can have."""
+        return self._allowed
+
+    @property
     def delta(self) -> float:
         """The δ at which this ε holds; 0: pure ε."""
         return self._delta

@@ -97,23 +97,23 @@ class Records(Protocol[C]):
     def guarantee_of(self, epsilon: float, unit: Unit, delta: float = 0.0, pure: float = 0.0) -> Guarantee:
         """Return the guarantee of a strategy that spends ε on each record (or node) of this layer.
 
-        With a δ this is the ε of Gaussian noise, except for a part that is pure. A record that is held several times
-        moves what is released as many times further at most: μ grows by this factor, and pure ε does, too.
+        With Gaussian noise ε holds at a δ, except for its `pure` part.
         """
         if self.caveat:
             at = f" at δ = {delta:g}" if delta else ""
             return Guarantee(None, unit, f"ε = {epsilon:g}{at} per {unit} except for {self.caveat}")
         if unit == "record" and self.copies > 1:
             note = f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
-            return Guarantee(self._of_copies(epsilon, delta, pure), unit, note, delta=delta)
+            return Guarantee(_of_copies(self.copies, epsilon, delta, pure), unit, note, delta=delta)
         return Guarantee(epsilon, unit, delta=delta)
 
-    def _of_copies(self, epsilon: float, delta: float, pure: float) -> float:
-        """Return the ε of a record of which each copy has this ε."""
-        if not delta or math.isinf(epsilon):
-            return epsilon * self.copies
-        mu = gaussian.mu_of(epsilon - pure, delta) * (1 + 10.0 ** (1 - gaussian.DIGITS))  # it is rounded down
-        return self.copies * pure + gaussian.epsilon_of(self.copies * mu, delta)
+
+def _of_copies(copies: int, epsilon: float, delta: float, pure: float) -> float:
+    """Return the ε of a record with copies: the sensitivity grows with their number at most."""
+    if not delta or math.isinf(epsilon):
+        return epsilon * copies
+    mu = gaussian.mu_of(epsilon - pure, delta) * (1 + 10.0 ** (1 - gaussian.DIGITS))  # it is rounded down
+    return pure * copies + gaussian.epsilon_of(copies * mu, delta)
 
 
 class Published(Records[C]):

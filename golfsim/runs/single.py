@@ -290,7 +290,7 @@ def at_delta_of(simulation: Simulation) -> dict[str, AtDelta]:
     Layers whose guarantee is not proven have none. Then there is none of all layers together, and none either if they
     count different units.
     """
-    delta = simulation.scenario.privacy.delta
+    delta = simulation.scenario.privacy.stated_delta
     layers = {name: layer for name, layer in simulation.layers.items() if layer.touches_private_data}
     ledgers = {name: accountable(layer) for name, layer in layers.items()} if delta is not None else {}
     if delta is None or not ledgers:
@@ -309,12 +309,16 @@ def privacy(simulation: Simulation) -> dict[str, dict[str, Any]]:
         if layer.touches_private_data:
             proven, stated = layer.guarantee(), getattr(layer.config, "epsilon", None)
             finite = proven.epsilon is not None and math.isfinite(proven.epsilon)
-            found[name] = layer.disclosure()._asdict() | {
-                "stated": stated if stated is not None and math.isfinite(stated) else None,
-                "unit": getattr(layer.config, "unit", proven.unit),
-                "proven": proven.epsilon if finite else None,
-                "note": proven.note,
-            }
+            found[name] = (
+                layer.disclosure()._asdict()
+                | {
+                    "stated": stated if stated is not None and math.isfinite(stated) else None,
+                    "unit": getattr(layer.config, "unit", proven.unit),
+                    "proven": proven.epsilon if finite else None,
+                    "note": proven.note,
+                }
+                | ({"delta": proven.delta} if finite and proven.delta else {})
+            )
             if at_delta := at_deltas.get(name):
                 found[name]["at_delta"] = at_delta._asdict() | {"text": str(at_delta)}
             if central := layer.central():

@@ -20,6 +20,7 @@ from golfsim.learning.loading import learner_named
 from golfsim.network.adversaries import AdversaryConfig
 from golfsim.network.churn import ChurnConfig
 from golfsim.network.transport import TransportConfig
+from golfsim.privacy.choice import TARGET
 from golfsim.protocol.base import Protocol
 from golfsim.protocol.learner import Learner
 from golfsim.protocol.loading import code_file, find
@@ -28,6 +29,7 @@ from golfsim.scenario.messages import Neighbours, Problem, ScenarioError, explai
 from golfsim.scenario.source import Changes, Source
 from golfsim.scenario.stop_rule import Condition
 from golfsim.scenario.tables import ObserveConfig, PlotConfig, PrivacyConfig, StopConfig
+from golfsim.scenario.target import with_target
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -308,6 +310,9 @@ def _layer(
     try:
         protocol = _protocol(table, source)
         context = {"layers": around.earlier, "folder": source.folder, "allow_code": source.allow_code}
+        tables = source.layer_tables().values()
+        others = sum(other.get("epsilon") == TARGET and other.get("name") != table.get("name") for other in tables)
+        table = with_target(table, protocol.Config, context, source.as_checked().get("privacy"), others)
         config = protocol.Config.model_validate(table, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         return None, found + explain(error, protocol.Config, table, around=around)

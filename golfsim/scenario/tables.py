@@ -11,6 +11,13 @@ from golfsim.core.settings import Settings
 MOST_DRAWN = 500  # nodes: drawings of larger networks are unreadable
 
 
+class TargetConfig(Settings):
+    """The (ε, δ) that the noise of a layer is computed for."""
+
+    epsilon: float = Field(ge=1e-6, description="the ε of all visits of a record together")
+    delta: float = Field(ge=1e-10, lt=1, description="the δ at which this ε holds")
+
+
 class PrivacyConfig(Settings):
     """`[privacy]`: how the guarantees of private layers are stated."""
 
@@ -19,8 +26,19 @@ class PrivacyConfig(Settings):
         ge=1e-10,
         lt=1,
         description="δ: private layers also state the ε that the visits which happened have together at this δ, in the "
-        "log (`spent.delta.mean`, `spent.delta.max`) and in `run.json`; default: only pure ε, which adds up",
+        "log (`spent.delta.mean`, `spent.delta.max`) and in `run.json`; default: the δ of the target, else only pure "
+        "ε, which adds up",
     )
+    target: TargetConfig | None = Field(
+        None,
+        description='a layer with `epsilon = "target"` gets the least noise with which all visits that its schedule '
+        "allows have this (ε, δ) together",
+    )
+
+    @property
+    def stated_delta(self) -> float | None:
+        """The δ at which private layers state an ε, if any."""
+        return self.target.delta if self.delta is None and self.target is not None else self.delta
 
 
 class ObserveConfig(Settings):

@@ -39,7 +39,7 @@ def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
     data = loading.load(scenario.data, seed, scenario.folder, run) if scenario.data else None
     if data is None:
         world = _world(scenario, seed, threads, scenario.nodes.number or 0)
-        observer = Observer(scenario.observe, seed, scenario.cycles, None, delta=scenario.privacy.delta)
+        observer = Observer(scenario.observe, seed, scenario.cycles, None, delta=scenario.privacy.stated_delta)
         return Built(world, None, scenario.stack(seed, None), observer)
     if data.task == "ratings" and not (isinstance(scenario.nodes.split, BySplit) and scenario.nodes.number is None):
         what = "the ratings of a user belong to one node, the user's"
@@ -49,7 +49,7 @@ def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
     placement = placement.renumbered(world.label)
     raw = _raw(scenario, seed, data, placement)
     test = _tests(scenario, seed, data, placement)
-    observer = Observer(scenario.observe, seed, scenario.cycles, test, raw, scenario.privacy.delta)
+    observer = Observer(scenario.observe, seed, scenario.cycles, test, raw, scenario.privacy.stated_delta)
     layers = scenario.stack(seed, raw)
     refuse_unfit_layers(layers, raw, data.task, "log-loss" in scenario.observe.metrics)
     return Built(

@@ -13,7 +13,7 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.memory import size_of
 from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
-from golfsim.privacy.choice import NoiseConfig
+from golfsim.privacy.choice import NoiseConfig, or_target
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import GammaNorm, Gaussian, Guarantee, Laplace, RandomResponse
 from golfsim.privacy.noise import LAPLACE, add_noise, respond
@@ -180,7 +180,11 @@ class DataPerturbationConfig(LayerConfig, NoiseConfig):
 
     records: Layer[Records[Any]] = Field("raw", validate_default=True, description="the records to publish")
     epsilon: float = Field(
-        ge=1e-6, allow_inf_nan=True, description="the budget ε of each record (or node); inf: no noise"
+        ge=1e-6,
+        allow_inf_nan=True,
+        description="the budget ε of each record (or node); inf: no noise; “target”: the one for the target of "
+        "`[privacy]`",
+        json_schema_extra=or_target,
     )
     mode: Literal["per-class", "joint", "label+features", "as-coded", "sampled"] = Field(
         "per-class",
@@ -457,7 +461,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
     def guarantee(self) -> Guarantee:
         """Return ε per record or node: everything is published once. As coded, ε covers the features only."""
         config = self.config
-        label = config.epsilon_of_label(self._classes)
+        label = config.epsilon_of_label(config.records.classes)
         proven = config.records.guarantee_of(config.epsilon, config.unit, config.delta or 0.0, label)
         if self.config.mode != "as-coded" or math.isinf(self.config.epsilon):
             return proven

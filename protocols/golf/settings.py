@@ -17,7 +17,7 @@ from golfsim.learning.updates import (
 )
 from golfsim.network.clock import Clock
 from golfsim.network.flow import FlowConfig
-from golfsim.privacy.choice import NoiseConfig
+from golfsim.privacy.choice import NoiseConfig, or_target
 from golfsim.privacy.ledger import Schedule, UniformSchedule
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class GolfConfig(DescentConfig, NoiseConfig):
         None,
         ge=1e-6,
         allow_inf_nan=True,
-        description="the budget ε of each record (or node), for noise in each gradient; default: no noise",
+        description="the budget ε of each record (or node), for noise in each gradient; default: no noise; “target”: "
+        "the one for the target of `[privacy]`",
+        json_schema_extra=or_target,
     )
     rule: Sharing = Field("shared", description=f"with epsilon: {SHARING}")
     schedule: Schedule = Field(

@@ -23,10 +23,10 @@ from golfsim.core.memory import available, readable
 from golfsim.core.metrics import Metric
 from golfsim.learning import ensemble
 from golfsim.privacy import gaussian, secure_sum
-from golfsim.privacy.choice import NoiseConfig
+from golfsim.privacy.choice import DeltaConfig
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee
-from golfsim.privacy.noise import GAUSSIAN, LAPLACE
+from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE
 from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 FREE, FORMED, SENT = range(3)
 
 
-class GroupAggregationConfig(LayerConfig, NoiseConfig):
+class GroupAggregationConfig(LayerConfig, DeltaConfig):
     """The settings of group aggregation: groups, noise, publication and prediction."""
 
     local: Layer[RegularisedErm] = Field(description="the layer of the nodes' own models, without noise")
@@ -70,6 +70,11 @@ class GroupAggregationConfig(LayerConfig, NoiseConfig):
         ge=1e-6,
         allow_inf_nan=True,
         description="the budget ε of each record (or node) over all aggregations; inf: no noise",
+    )
+    noise: Literal["pure", "gaussian"] = Field(
+        "pure",
+        description="“pure”: noise with pure ε; “gaussian”: Gaussian noise, with which ε and aggregation_epsilon hold at "
+        "`delta`",
     )
     aggregation_epsilon: float | None = Field(
         None,
@@ -153,6 +158,11 @@ class GroupAggregationConfig(LayerConfig, NoiseConfig):
     def needed(self) -> int:
         """The quorum; by default all members."""
         return self.quorum or self.group
+
+    @property
+    def noise_kind(self) -> int:
+        """The kind of noise, for kernels."""
+        return GAUSSIAN if self.gaussian else GAMMA_NORM
 
     @property
     def cost(self) -> float:

@@ -14,7 +14,7 @@ from entries import scenario as contract_scenario
 from helpers import HERE, learning_tree, needs_jit, tree
 from typer.testing import CliRunner
 
-from golfsim.audit import auditing, bounds, neighbours, scores
+from golfsim.audit import auditing, bounds, neighbours, network, scores
 from golfsim.audit.network import Network
 from golfsim.cli.app import app
 from golfsim.core.errors import UserError
@@ -39,6 +39,7 @@ ERROR = (1 - SURE) / 2
 L2 = {"set": "random", "train": 80, "test": 30, "scale": ["minmax", "l2"]}
 SEGMENTS = {"set": "segmentation", "scale": ["minmax", "l1"]}  # of seven classes
 PUBLISHED = {"use": "data_perturbation", "epsilon": 2.0}
+NORMAL = {"noise": "gaussian", "delta": 0.05, "norm": "l2"}  # events that a small δ allows are too rare to be counted
 
 
 def strategy(layer, *below, data=DATA, **tables):
@@ -69,6 +70,10 @@ STRATEGIES = {
     "records of seven classes": (PUBLISHED, (), SEGMENTS, OPPOSITE, 0.0),
     "joint": (PUBLISHED | {"mode": "joint"}, (), SEGMENTS, BOTH, 0.2),
     "label and features": (PUBLISHED | {"mode": "label+features"}, (), DATA, BOTH, 0.2),
+    "records with gaussian noise": (PUBLISHED | NORMAL, (), L2, LABEL, 0.2),
+    "gaussian gradients": (
+        GOLF | {"use": "gradient_perturbation", "epsilon": 2.0} | NORMAL, (PEERS,), L2, LABEL, 0.1,
+    ),
     "whole nodes": (PUBLISHED | {"unit": "node"}, (), DATA, LABEL, 0.5),
     "two samples": (
         PUBLISHED | {"mode": "sampled", "samples": 2, "channel": "response"}, (), DATA, LABEL, 0.2,
@@ -479,3 +484,31 @@ def test_a_scenario_without_private_layers_has_nothing_to_audit(told):
 def test_a_mistake_in_a_setting_is_reported_with_its_place(told):
     with pytest.raises(UserError, match=r"subject\.epsilon"):
         told(learning_tree({"name": "subject"} | PUBLISHED, data=DATA), "--set", "subject.epsilon=-1")
+
+
+MANY = GOLF | {"use": "gradient_perturbation", "epsilon": 4.0, "schedule": {"kind": "uniform", "visits": 16}}
+WIDE = {"privacy": {"delta": 0.05}}  # see NORMAL
+
+
+def test_with_a_delta_the_visits_of_the_audit_are_stated_and_bounded_at_it_too():
+    sum_of, at_delta = auditing.audit(strategy(MANY, PEERS, **WIDE), runs=800, confidence=SURE, pairs=LABEL).findings
+    assert (sum_of.stated, sum_of.delta) == (4, 0)
+    assert at_delta.delta == 0.05
+    assert at_delta.stated < 3  # 16 visits of ε = 1/4
+    assert not sum_of.broken
+    assert not at_delta.broken
+    assert "visits of the audit" in at_delta.note
+
+
+def test_half_of_gaussian_noise_is_found_out(monkeypatch):
+    whole = Gaussian.scale.fget
+    monkeypatch.setattr(Gaussian, "scale", property(lambda self: whole(self) / 2))
+    finding = found(strategy(PUBLISHED | NORMAL, data=L2), LABEL)
+    assert finding.bound > finding.stated == 2
+
+
+def test_a_composition_that_states_too_little_is_found_out(monkeypatch):
+    few = MANY | {"schedule": {"kind": "uniform", "visits": 4}}
+    monkeypatch.setattr(network, "spent", lambda ledgers, delta: np.array([0.3]))
+    *_, at_delta = auditing.audit(strategy(few, PEERS, **WIDE), runs=800, confidence=SURE, pairs=LABEL).findings
+    assert at_delta.bound > 0.3

@@ -13,6 +13,7 @@ import pytest
 from helpers import ERROR, HERE, GivenPeers, at_cycle, make_layer, make_raw, make_world, needs_jit, rule_of
 
 from golfsim.audit import bounds
+from golfsim.privacy import gaussian
 from golfsim.privacy.mechanisms import GammaNorm, Laplace, RandomResponse
 from golfsim.protocol.records import RawRecords
 from protocols.data_perturbation import DataPerturbation
@@ -32,6 +33,11 @@ E1, E2 = np.eye(2, dtype=np.float32)
 
 def lower_bound(scores, neighbour, delta=0.0):
     """A lower bound on ε from a score of each output, large where the first data set is the likelier one."""
+    return bounds.lower_bound(scores, neighbour, ERROR, delta)
+
+
+def lower_bound_at(delta, scores, neighbour):
+    """The same at a δ, which is taken off the probability of the event."""
     return bounds.lower_bound(scores, neighbour, ERROR, delta)
 
 
@@ -109,6 +115,37 @@ def test_l2_noise_gives_its_epsilon_and_noise_for_a_sensitivity_of_1_is_found_ou
     half = property(lambda self: Laplace(epsilon=self.epsilon, sensitivity=self.sensitivity).scale / 2)
     monkeypatch.setattr(GammaNorm, "scale", half)
     assert audit_published(2, 2.0, norm="l2", to=(E1, 0)) > 2.0
+
+
+# A large δ: at a small one the events that tell something are too rare to be counted.
+NORMAL = {"noise": "gaussian", "delta": 0.05, "norm": "l2"}
+
+
+def along(z, here, there):
+    """The place of outputs [n, blocks, d] along the line between what is published of two records without noise."""
+    return np.einsum("nbd,bd->n", z, np.float64(here) - np.float64(there))
+
+
+def audit_gaussian(classes, epsilon, broken=1.0, **keys):
+    """The lower bound at δ for a record (e_1, class 1) against (e_1, class 0); a broken factor divides the noise."""
+    plain = [published(E1, label, classes, epsilon=math.inf, **NORMAL, **keys)[0][0] for label in (1, 0)]
+    outputs = [published(E1, label, classes, epsilon=epsilon, seed=label + 1, **NORMAL, **keys)[0] for label in (1, 0)]
+    noisy = [p + (z - p) / broken for z, p in zip(outputs, plain, strict=True)]
+    return lower_bound_at(NORMAL["delta"], *(along(z, *plain) for z in noisy))
+
+
+def test_gaussian_noise_gives_its_epsilon_at_delta_and_half_of_it_is_found_out():
+    assert 0.8 * 2 < audit_gaussian(2, 2.0) <= 2
+    assert audit_gaussian(2, 2.0, broken=2) > 4
+
+
+@pytest.mark.parametrize("mode", ["per-class", "joint"])
+def test_gaussian_noise_of_three_classes_gives_at_most_epsilon(mode):
+    assert 0.5 < audit_gaussian(3, 2.0, mode=mode) <= 2
+
+
+def test_gaussian_noise_for_one_of_three_classes_on_each_is_found_out():
+    assert audit_gaussian(3, 2.0, broken=math.sqrt(3)) > 2
 
 
 def test_three_classes_with_a_third_of_epsilon_each_give_epsilon():
@@ -271,6 +308,28 @@ def test_a_visit_with_l2_noise_costs_its_epsilon_and_half_the_noise_is_found_out
     flipped = [(E1, 0)]
     assert 0.5 * 2 < audit_visit(ONE, flipped, 2, 2.0, norm="l2") <= 2
     assert audit_visit(ONE, flipped, 2, 2.0, norm="l2", broken=2) > 2
+
+
+def audit_gaussian_visit(classes, epsilon, broken=1.0, **keys):
+    """The lower bound at δ for a visit with Gaussian noise."""
+    settings = NORMAL | keys
+    plain = [visited(r, classes, math.inf, **settings)[0] for r in (ONE, [(E1, 0)])]
+    outputs = [visited(r, classes, epsilon, seed=seed, **settings) for seed, r in enumerate((ONE, [(E1, 0)]))]
+    noisy = [p + (w - p) / broken for w, p in zip(outputs, plain, strict=True)]
+    return lower_bound_at(NORMAL["delta"], *(along(w, *plain) for w in noisy))
+
+
+def test_a_visit_with_gaussian_noise_costs_its_epsilon_at_delta_and_half_the_noise_is_found_out():
+    assert 0.8 * 2 < audit_gaussian_visit(2, 2.0) <= 2
+    assert audit_gaussian_visit(2, 2.0, broken=2) > 4
+    assert 0.5 < audit_gaussian_visit(3, 2.0) <= 2
+
+
+def test_one_of_four_gaussian_visits_has_half_of_mu():
+    schedule = {"kind": "uniform", "visits": 4}
+    mu = gaussian.mu_of(4.0, 0.05) / 2
+    stated = gaussian.epsilon_of(mu, 0.05)
+    assert 0.85 * stated < audit_gaussian_visit(2, 4.0, schedule=schedule) <= stated
 
 
 def test_three_models_cost_epsilon_together_and_undivided_noise_is_found_out():

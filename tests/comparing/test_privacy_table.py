@@ -54,6 +54,15 @@ def test_each_strategy_has_a_row_with_unit_release_trust_spent_and_guarantee(fol
     assert (plain.spent_mean, plain.guarantee) == ("–", "none")
 
 
+def test_gaussian_noise_is_stated_with_its_delta(tmp_path):
+    layer = {"name": "published", "use": "data_perturbation", "epsilon": 1.0}
+    layer |= {"noise": "gaussian", "delta": 1e-5, "norm": "l2"}
+    data = {"set": "random", "train": 80, "test": 30, "scale": ["minmax", "l2"]}
+    single.run(Scenario.of(learning_tree(layer, number=10, cycles=2, data=data), HERE), tmp_path)
+    (row,) = privacy_rows(results.find([tmp_path]), None)
+    assert row.guarantee == "proven at δ = 1e-05"
+
+
 def test_the_columns_of_the_terminal_have_one_strategy_each(folder):
     (table,) = privacy_columns(privacy_rows(results.find([folder]), "case"))
     assert table.header == ("", "published", "groups", "no privacy")

@@ -8,8 +8,10 @@ import pytest
 from helpers import finished, learning_tree, simulation
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from golfsim.core.errors import UserError
+from golfsim.privacy import gaussian
 from golfsim.privacy.accounting import AtDelta, spent, together
 from golfsim.privacy.ledger import HalvingSchedule, Ledger, UniformSchedule
 from golfsim.runs.single import guarantees, privacy
@@ -136,3 +138,64 @@ def test_where_the_budget_is_not_the_proven_epsilon_nothing_is_stated(changes):
 def test_a_delta_that_cannot_be_accounted_for_is_refused(delta):
     with pytest.raises(UserError, match=r"privacy\.delta"):
         simulation(table(PEERS, NOISY | VISITS, privacy={"delta": delta}))
+
+
+NORMAL = {"delta": 1e-5, "epsilon": 2.0, "records": 1}
+
+
+def gaussian_ledger(visits, **changes):
+    return Ledger(UniformSchedule(kind="uniform", visits=visits), **(NORMAL | changes))
+
+
+def test_gaussian_visits_share_the_square_of_mu_and_end_at_their_epsilon():
+    ledger = gaussian_ledger(4)
+    ledger.visits[:] = 4
+    assert ledger.spent().tolist() == pytest.approx([2.0], rel=1e-5)
+    assert ledger.spent()[0] <= 2
+    assert ledger.mu(1) == pytest.approx(ledger.mu(4) / 2)
+    assert ledger.releases(4) == [(0.0, 4)]
+    assert spent([ledger], 1e-5).tolist() == ledger.spent().tolist()
+    assert spent([ledger], 1e-7)[0] > 2
+
+
+@pytest.mark.parametrize("kind", ["uniform", "halving"])
+def test_several_gaussian_ledgers_are_one_of_the_root_of_their_squares(kind):
+    schedule = UniformSchedule(kind="uniform", visits=3) if kind == "uniform" else HalvingSchedule(kind="halving")
+    ledgers = [Ledger(schedule, **(NORMAL | {"epsilon": e})) for e in (1.0, 3.0)]
+    for ledger in ledgers:
+        ledger.visits[:] = 3
+    mu = math.hypot(*(ledger.mu(3) for ledger in ledgers))
+    assert spent(ledgers, 1e-5)[0] == gaussian.epsilon_of(mu, 1e-5)
+
+
+def test_gaussian_and_pure_visits_compose_between_the_larger_and_the_sum():
+    normal, pure = gaussian_ledger(1), Ledger(UniformSchedule(kind="uniform", visits=10), 3.0, 1)
+    normal.visits[:], pure.visits[:] = 1, 10
+    both = spent([normal, pure], 1e-5)[0]
+    assert max(spent([normal], 1e-5)[0], spent([pure], 1e-5)[0]) < both < 5.0
+    # The exact δ of both at this ε, by an integral over the Gaussian loss for each number of wrong responses.
+    assert joint_delta(normal.mu(1), 0.3, 10, both) <= 1e-5
+    assert joint_delta(normal.mu(1), 0.3, 10, both * 0.995) > 1e-5
+
+
+def joint_delta(mu, epsilon, number, at):
+    """δ of Gaussian noise with μ and `number` random responses with ε each, at an ε."""
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    wrong = np.arange(number + 1)
+    weights = stats.binom.pmf(wrong, number, 1 - p)
+    losses = (number - 2 * wrong) * epsilon
+    # Given the loss of the responses, the pair is e^loss times as likely: δ(ε − loss) of the Gaussian part remains.
+    return sum(w * _delta(mu, at - loss) for w, loss in zip(weights, losses, strict=True))
+
+
+def _delta(mu, epsilon):
+    return stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+
+
+def test_a_pure_label_beside_gaussian_noise_is_a_part_of_epsilon():
+    ledger = gaussian_ledger(1, pure=0.5)
+    ledger.visits[:] = 1
+    assert ledger.mu(1) == gaussian.mu_of(1.5, 1e-5)
+    assert ledger.releases(1) == [(0.5, 1)]
+    assert 1.999 < ledger.spent()[0] <= 2
+    assert spent([ledger], 1e-5)[0] <= 2

@@ -73,8 +73,8 @@ class GroupAggregationConfig(LayerConfig, DeltaConfig):
     )
     noise: Literal["pure", "gaussian"] = Field(
         "pure",
-        description="“pure”: noise with pure ε; “gaussian”: Gaussian noise, with which ε and aggregation_epsilon hold at "
-        "`delta`",
+        description="“pure”: noise with pure ε; “gaussian”: Gaussian noise, with which epsilon and aggregation_epsilon "
+        "hold at `delta`",
     )
     aggregation_epsilon: float | None = Field(
         None,

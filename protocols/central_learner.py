@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from golfsim.core import rng
@@ -11,6 +12,7 @@ from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import LearningConfig, linear
+from golfsim.learning.many import update_many, without_noise
 from golfsim.learning.shared import SharedModel
 from golfsim.learning.updates import amend
 from golfsim.protocol.base import Disclosure
@@ -73,7 +75,12 @@ class CentralLearner(SharedModel[CentralLearnerConfig]):
         order = records[rng.permutation(self.key("order"), world.cycle, records.size)]
         if self.config.per_cycle != "all":
             order = order[: self.config.per_cycle]
-        learn_in_order(linear(self.w), self.w.shape[1], self.age, rows, order, self.rule())
+        if self.config.learner.batched:
+            how = without_noise(self.config.learner, self._seen, rows, self.rule(), world.threads)
+            for first in order[:, None].astype(np.int64):
+                update_many(how, linear(self.w), self.age, np.zeros(1, np.int64), (first, first + 1))
+        else:
+            learn_in_order(linear(self.w), self.w.shape[1], self.age, rows, order, self.rule())
 
     def disclosure(self) -> Disclosure:
         """Return that all records are collected."""

@@ -16,6 +16,7 @@ from golfsim.core.settings import Share
 from golfsim.core.threads import over_ranges
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import LearningConfig, linear
+from golfsim.learning.many import pass_many, without_noise
 from golfsim.learning.merging import merge_in
 from golfsim.learning.minibatches import Batch, room_for_batches, size_of_batch, take_all
 from golfsim.learning.packing import ALL, MessageConfig, nothing_remembered, pack_rows, packing_of
@@ -232,12 +233,18 @@ class FederatedAveraging(SharedModel[FederatedAveragingConfig]):
         client[places] = self.client[places]
         trained, sent, age = linear(self.trained), linear(self.sent), int(self.age[0])
 
+        nodes = self.client[places]
+
         def run(lo: int, hi: int) -> None:
             room = room_for_batches(models, sent.shape[1])
             train(client, sent, age, trained, self.trained_age, models, rows, rule, config.epochs, size, *room, lo, hi)
 
-        over_ranges(world.threads, run, 0, client.size, FEW)
-        nodes = self.client[places]
+        if config.learner.batched:
+            trained[places], self.trained_age[places] = sent, age
+            how = without_noise(config.learner, self._seen, rows, rule, world.threads)
+            pass_many(how, trained, self.trained_age, places, nodes, (size or None, config.epochs))
+        else:
+            over_ranges(world.threads, run, 0, client.size, FEW)
         self.weight[places] = rows.stop[nodes] - rows.first[nodes]
         forgery = world.tampering.forgery(world.cycle)
         forge_rows(forgery, nodes, world.cycle, places, trained, linear(self.old), models)

@@ -14,7 +14,8 @@ from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import Descent, LearningConfig, linear
-from golfsim.learning.minibatches import Batch, room_for_batches, size_of_batch, take_one
+from golfsim.learning.many import refuse_batches_of_its_own, update_many, without_noise
+from golfsim.learning.minibatches import Batch, drawn_batch, room_for_batches, size_of_batch, take_one
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure
 from golfsim.protocol.records import Published
@@ -61,6 +62,29 @@ def make_steps(nodes, w, models, age, rows, rule, steps, size, key, cycle, fresh
         age[node] = own
 
 
+@kernel
+def draw_batches(nodes, rows, size, key, cycle, k, first, stop):
+    """Draw the batch of each node for its k-th update, as `make_steps` does.
+
+    Parameters
+    ----------
+    nodes : array of int32, shape (nodes,)
+        The nodes.
+    rows : Rows
+        The records.
+    size : int
+        The number of records of a batch; WHOLE: all of a node.
+    key, cycle
+        Of the draws.
+    k : int
+        The number of the update in this cycle.
+    first, stop : array of int64, shape (nodes,)
+        The records of each batch; filled here.
+    """
+    for e in range(nodes.size):
+        first[e], stop[e] = drawn_batch(rows, nodes[e], size, draw(key, cycle, nodes[e], k))
+
+
 class LocalLearnerConfig(LearningConfig):
     """The settings of nodes that learn alone."""
 
@@ -78,8 +102,11 @@ C = TypeVar("C", bound=LocalLearnerConfig)
 class OwnModels(Descent[C]):
     """A layer in which every node has a model and updates it by its own records."""
 
+    batches = True
+
     def setup(self, world: World) -> None:
         """Give all nodes the first model."""
+        refuse_batches_of_its_own(self.config.learner, self.name)
         self.allocate(world, world.nodes)
 
     def memory(self, world: World) -> int:
@@ -96,6 +123,9 @@ class OwnModels(Descent[C]):
         """Let every online node update its model."""
         config, rule, models = self.config, self.rule(), self.w.shape[1]
         key, size = self.key("batch"), size_of_batch(config.batch)
+        if config.learner.batched:
+            self._learn_together(world, key, size)
+            return
 
         def run(lo: int, hi: int) -> None:
             room = room_for_batches(models, self.w.shape[2])
@@ -103,6 +133,15 @@ class OwnModels(Descent[C]):
             steps(config.steps, size, key, world.cycle, *room, lo, hi)
 
         over_ranges(world.threads, run, 0, world.order.size)
+
+    def _learn_together(self, world: World, key: np.uint64, size: int) -> None:
+        """Update models as `make_steps` does, with a learner that updates many models at once."""
+        rows, nodes = self.config.records.rows, world.order
+        how = without_noise(self.config.learner, self._seen, rows, self.rule(), world.threads)
+        for k in range(self.config.steps):
+            first, stop = np.empty(nodes.size, np.int64), np.empty(nodes.size, np.int64)
+            draw_batches(nodes, rows, size, key, world.cycle, k, first, stop)
+            update_many(how, linear(self.w), self.age, nodes, (first, stop))
 
 
 class LocalLearner(OwnModels[LocalLearnerConfig]):

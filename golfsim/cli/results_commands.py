@@ -86,7 +86,7 @@ def reproduce(
     items: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[H17|A15|C17|V20|ID]…", help="Papers, or single tables and figures, e.g. A15-T6.9. Default: all."
+            metavar="[SOURCE|ID]…", help="Sources, e.g. A15, or single tables and figures, e.g. A15-T6.9. Default: all."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs and of the page.")] = Path("results/reproduction"),

@@ -142,7 +142,7 @@ class Descent(Learner[D]):
         config.learner.check_labels(config.records, self.name)
         if config.learner.batched and not self.batches:
             what = f"“{self.config.use}” cannot learn with a PyTorch module"
-            hint = "use golf, random_walk or gradient_perturbation, or another learner (`golfsim list learners`)"
+            hint = "use a layer that `golfsim help torch` lists, or another learner"
             raise UserError(what, key=f"{self.name}.learner", hint=hint, docs="torch")
         config.learner.fits(config.records, self.name)
         self._seen = self._shape_of_records()

@@ -86,6 +86,14 @@ def refuse_several_updates(learner: Any, layer: str) -> None:
         raise UserError(what, key=f"{layer}.learner", hint="remove batch and epochs from the learner", docs="privacy")
 
 
+def refuse_batches_of_its_own(learner: Any, layer: str) -> None:
+    """Refuse a learner that divides the records of a node into batches, for layers that do so themselves."""
+    if learner.batched and learner.updates() != (None, 1):
+        what = "this layer decides itself which records an update uses"
+        hint = "remove batch and epochs from the learner, and set those of the layer"
+        raise UserError(what, key=f"{layer}.learner", hint=hint, docs="torch")
+
+
 @kernel
 def charge_visits(rows, nodes, noise, budget, epsilon, number):
     """Charge visits to nodes, one after the other.
@@ -241,6 +249,75 @@ def learn_many(how: Together, w: NDArray[np.float32], age: NDArray[np.int32], no
     size, rounds = how.learner.updates()
     for step in _steps(all_of, 1 if how.rule.one_by_one else size, rounds):
         _update_all(how, w, age, step)
+
+
+def without_noise(learner: Any, records: Shape, rows: Rows, rule: Rule, threads: int) -> Together:
+    """Return how models are updated together, without noise and budget."""
+    budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
+    return Together(learner, records, rows, rule, Noise(False, 0, False, np.uint64(0)), budget, threads)
+
+
+def update_many(
+    how: Together,
+    w: NDArray[np.float32],
+    age: NDArray[np.int32],
+    places: NDArray[Any],
+    spans: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> None:
+    """Make one update without noise of some models, each by a range of records.
+
+    Parameters
+    ----------
+    how : Together
+        Everything that determines how models are updated.
+    w : array of float32, shape (models, numbers)
+        The models; changed in place.
+    age : array of int32, shape (models,)
+        The number of their updates; changed in place.
+    places : array of integers, shape (updates,)
+        The models to update, without repetition.
+    spans : two arrays of int64, shape (updates,)
+        The records of each update: the first one, and the one after the last one. An empty range changes nothing.
+    """
+    _update_all(how, w, age, _without_noise(places, *spans))
+
+
+def pass_many(
+    how: Together,
+    w: NDArray[np.float32],
+    age: NDArray[np.int32],
+    places: NDArray[Any],
+    nodes: NDArray[np.int32],
+    batches: tuple[int | None, int],
+) -> None:
+    """Update models by all batches of the records of nodes, in the order of the records, without noise.
+
+    Parameters
+    ----------
+    how : Together
+        Everything that determines how models are updated.
+    w : array of float32, shape (models, numbers)
+        The models; changed in place.
+    age : array of int32, shape (models,)
+        The number of their updates; changed in place.
+    places : array of integers, shape (nodes,)
+        The model that learns from each node, without repetition.
+    nodes : array of int32, shape (nodes,)
+        The nodes.
+    batches : (int or None, int)
+        The number of records per batch (None: all of a node), and the number of passes.
+    """
+    step = _without_noise(places, how.rows.first[nodes], how.rows.stop[nodes])
+    for part in _steps(step, *batches):
+        _update_all(how, w, age, part)
+
+
+def _without_noise(places: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> Step:
+    """Return updates without noise, of the models that have records."""
+    some = first < stop
+    number = int(some.sum())
+    unused = np.zeros(number, np.int32)
+    return Step(places[some].astype(np.int64), unused, first[some], stop[some], np.full(number, np.inf), unused)
 
 
 def _steps(whole: Step, size: int | None, rounds: int) -> Iterator[Step]:

@@ -95,6 +95,18 @@ def take_all(w, start, age, rows, node, rule, size, fresh, span):
     return age
 
 
+@inlined
+def drawn_batch(rows, node, size, drawn):
+    """Return the range of the batch of a node's records that a draw chooses; empty if the node has no records."""
+    first, stop = rows.first[node], rows.stop[node]
+    if first == stop:
+        return first, stop
+    length = length_of_batch(size, stop - first)
+    batches = (stop - first + length - 1) // length
+    lo = first + below(drawn, batches) * length
+    return lo, min(lo + length, stop)
+
+
 @leaf
 def take_one(w, start, age, rows, node, rule, size, drawn, fresh, span):
     """Update a model in place by one batch of a node's records, which a draw chooses, and return its new age.
@@ -120,10 +132,7 @@ def take_one(w, start, age, rows, node, rule, size, drawn, fresh, span):
     fresh, span : arrays
         Working memory, from `room_for_batches`.
     """
-    first, stop = rows.first[node], rows.stop[node]
-    if first == stop:
+    lo, hi = drawn_batch(rows, node, size, drawn)
+    if lo == hi:
         return age
-    length = length_of_batch(size, stop - first)
-    batches = (stop - first + length - 1) // length
-    lo = first + below(drawn, batches) * length
-    return take_batch(w, start, age, rows, lo, min(lo + length, stop), rule, fresh, span)
+    return take_batch(w, start, age, rows, lo, hi, rule, fresh, span)

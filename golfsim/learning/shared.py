@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.learning.linear import Descent, LearningConfig
+from golfsim.learning.many import refuse_batches_of_its_own
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -18,8 +19,11 @@ C = TypeVar("C", bound=LearningConfig)
 class SharedModel(Descent[C]):
     """A layer with a single model, in row 0 of `w`. Every node predicts with it, so all online nodes are measured."""
 
+    batches = True
+
     def setup(self, world: World) -> None:
         """Allocate the model."""
+        refuse_batches_of_its_own(self.config.learner, self.name)
         self.allocate(world, 1)
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:

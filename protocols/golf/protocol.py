@@ -42,6 +42,8 @@ from golfsim.protocol.records import refuse_unfit
 from protocols.golf.receiving import (
     MERGES,
     VARIANTS,
+    FewMessages,
+    FewModels,
     Merging,
     Messages,
     Models,
@@ -434,9 +436,18 @@ class Golf(Descent[GolfConfig]):
 
     def _receive(self, cycle: int, threads: int, messages: Messages, forgery: Forgery, live: bool = False) -> None:
         """Receive messages; `live`: a message carries its sender's model at the time when it is processed."""
+        rows = self.config.records.rows
+        if self._plain and not forgery.kind.size:
+            few = FewMessages(messages.row, messages.dst, linear(messages.w), messages.age)
+            own, rule = FewModels(linear(self.w), self.age), self.rule()
+
+            def run_plainly(events: NDArray[np.int32], lo: int, hi: int) -> None:
+                receive_plainly(events, lo, hi, few, own, rows, rule, self._merging)
+
+            as_if_one_by_one(threads, run_plainly, len(self.w), messages.row if live else None, messages.dst)
+            return
         models = self._models()
         messages = messages._replace(w=linear(messages.w))
-        rows = self.config.records.rows
         packing = self._packing._replace(on=self._packing.on and live)  # others were packed when they were sent
         how = Reception(self.rule(), self._merging, self._noise, self.ledger.budget, packing)
         if self.config.learner.batched:
@@ -448,10 +459,7 @@ class Golf(Descent[GolfConfig]):
             return
 
         def run(events: NDArray[np.int32], lo: int, hi: int) -> None:
-            if self._plain and not forgery.kind.size:
-                receive_plainly(events, lo, hi, messages, models, rows, how)
-            else:
-                receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), cycle)
+            receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), cycle)
 
         as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
 

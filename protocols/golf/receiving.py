@@ -98,6 +98,22 @@ class Reception(NamedTuple):
     packing: Packing
 
 
+class FewMessages(NamedTuple):
+    """What the most common case needs of `Messages`: handing over an array takes time in each call of a kernel."""
+
+    row: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    w: NDArray[np.float32]
+    age: NDArray[np.int32]
+
+
+class FewModels(NamedTuple):
+    """What the most common case needs of `Models`."""
+
+    w: NDArray[np.float32]
+    age: NDArray[np.int32]
+
+
 @leaf
 def clip_model(w, longest):
     """Scale the rows of a model down to the largest allowed length."""
@@ -511,7 +527,7 @@ def step_for(messages, row, rows, record, m, count, rule, age):
 
 
 @leaf
-def receive_plainly(events, lo, hi, messages, models, rows, how):
+def receive_plainly(events, lo, hi, messages, models, rows, rule, merging):
     """Compute `receive` for the most common case in one pass over the rows, with bitwise equal results.
 
     A node updates the received model with its only record and takes the mean with its own model. There are no
@@ -523,16 +539,18 @@ def receive_plainly(events, lo, hi, messages, models, rows, how):
         The messages in the order in which they arrive.
     lo, hi : int
         The range of events.
-    messages : Messages
+    messages : FewMessages
         The messages.
-    models : Models
+    models : FewModels
         The models of all nodes; changed in place.
     rows : Rows
         The records of the nodes.
-    how : Reception
-        The update rule and the merge.
+    rule : Rule
+        The update rule.
+    merging : Merging
+        How models are merged.
     """
-    count = how.merging.models
+    count = merging.models
     for place in range(lo, hi):
         look_ahead(place, hi, events, messages, models, rows, count)
         e = events[place]
@@ -540,12 +558,12 @@ def receive_plainly(events, lo, hi, messages, models, rows, how):
         record = rows.first[j]
         learns = rows.stop[j] > record
         age += learns
-        share = share_of(age, models.age[j], how.merging.by_age)
+        share = share_of(age, models.age[j], merging.by_age)
         for m in range(count):
             mine = j * count + m
             if learns:
-                step, vector = step_for(messages, start + m, rows, record, m, count, how.rule, age)
-                join(messages.w, start + m, rows.x, vector, models, mine, decay_of(how.rule, age), step, share)
+                step, vector = step_for(messages, start + m, rows, record, m, count, rule, age)
+                join(messages.w, start + m, rows.x, vector, models, mine, decay_of(rule, age), step, share)
             else:
                 join(messages.w, start + m, messages.w, start + m, models, mine, np.float32(1), np.float32(0), share)
         models.age[j] = max(age, models.age[j])

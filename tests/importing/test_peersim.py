@@ -1,10 +1,11 @@
 """Configurations of PeerSim and GoLF become scenarios; what they lose is stated line by line."""
 
+import re
 import tomllib
 from functools import partial
 
 import pytest
-from helpers import command
+from helpers import HERE, command, learning_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -455,3 +456,13 @@ def test_any_file_is_translated_or_refused_with_a_message(lines, base):
         return
     tomllib.loads(done.text)
     assert sum(done.counts.values()) == len(read(text, "a.txt"))
+
+
+def test_the_settings_that_the_page_names_exist():
+    page = (HERE.parent / "docs" / "peersim.md").read_text()
+    quoted = re.findall(r"`((?:flow|message) = \{[^`…]*\})`", page)
+    assert len(quoted) > 5
+    for setting in quoted:
+        table = tomllib.loads(re.sub(r"= [A-Z]\b", "= 3", setting))  # A and B are GoLF's names of numbers
+        layer = {"name": "subject", "use": "golf", "peers": "peers", "records": "raw", "variant": "own"} | table
+        Scenario.of(learning_tree({"name": "peers", "use": "uniform"}, layer))

@@ -26,16 +26,21 @@ torch = pytest.importorskip("torch")
 OURS = {"use": "mlp", "hidden": [4], "activation": "tanh"}
 MODULE = {"use": "torch_nets.py:Hidden"}
 PEERS = {"name": "peers", "use": "uniform"}
-LINKS = {"name": "peers", "use": "static_overlay", "graph": {"kind": "k-out", "k": 4}}
+LINKS = {"name": "peers", "use": "static_overlay", "neighbours": 4}
 DATA = {"set": "segmentation", "train": 120, "test": 60, "scale": ["minmax", "l2"]}
 TWO = {"set": "spambase", "train": 120, "test": 60, "scale": ["minmax", "l1"]}
 NO_NOISE, NO_BUDGET = Noise(False, 0, False, np.uint64(0)), Budget(0, 0, 0.0, np.zeros(0, np.int32))
 SHAPE = Shape(5, 3, 3)
 
 
+WITHOUT_PEERS = ("federated_averaging", "central_learner", "local_learner")
+
+
 def of_layer(learner, peers=PEERS, data=DATA, **table):
     layer = {"name": "subject", "use": "golf", "peers": "peers", "records": "raw", "learner": learner, "lambda": 0.01}
     tables = {"data": data, "nodes": {"records": 3}, "cycles": 8, "observe": {"every": 4, "nodes": 10}}
+    if table.get("use") in WITHOUT_PEERS:
+        del layer["peers"]
     top = {name: table.pop(name) for name in ("churn", "transport", "adversary", "nodes", "cycles") if name in table}
     return learning_tree(peers, layer | table, **(tables | top))
 
@@ -69,6 +74,7 @@ CASES = {
     "sample": {"variant": "own", "message": {"sample": 0.3}},
     "largest": {"variant": "own", "message": {"top": 0.3}},
     "float16": {"message": {"codec": "float16"}},
+    "pivot": {"message": {"codec": "pivot"}},
     "tokens": {"flow": {"kind": "simple", "capacity": 5}},
     "tokens and the largest": {"variant": "own", "message": {"top": 0.3}, "flow": {"kind": "simple", "capacity": 5}},
     "faults": {
@@ -99,6 +105,31 @@ CASES = {
         "schedule": {"kind": "uniform", "visits": 2},
         "learned": {"clip": 0.3},
     },
+    "federated": {"use": "federated_averaging", "share": 0.5, "learned": {"optimiser": "momentum", "rate": 0.05}},
+    "federated, late": {
+        "use": "federated_averaging",
+        "clients": 9,
+        "epochs": 2,
+        "batch": 2,
+        "deadline": 3,
+        "message": {"codec": "float16"},
+        "transport": {"loss": 0.1, "delay": [1, 2]},
+        "nodes": {"number": 20, "records": {"kind": "lognormal", "sigma": 1.0}},
+    },
+    "federated, adversaries": {"use": "federated_averaging", "adversary": [{"kind": "negative", "share": 0.2}]},
+    "decentralised": {
+        "use": "decentralised_sgd",
+        "steps": 3,
+        "batch": 2,
+        "churn": [{"kind": "rate", "leave": 0.1, "rejoin": 0.5}],
+    },
+    "alone": {"use": "local_learner", "steps": 2, "batch": 1, "learned": {"optimiser": "adam", "rate": 0.01}},
+    "alone, all records": {
+        "use": "local_learner",
+        "nodes": {"number": 20, "records": {"kind": "lognormal", "sigma": 1.0}},
+        "learned": {"clip": 0.2},
+    },
+    "central": {"use": "central_learner", "cycles": 2, "learned": {"rate": 0.1}},
 }
 
 
@@ -109,7 +140,8 @@ def test_a_module_learns_what_the_network_of_golfsim_learns(case, same_start):
     if table.get("norm") == "l2":
         table["data"] = DATA
     learned = {"rate": 0.5} | table.pop("learned", {})
-    peers = LINKS if table.get("message", {}).get("codec") == "pivot" else PEERS
+    links = table.get("message", {}).get("codec") == "pivot" or table.get("use") == "decentralised_sgd"
+    peers = LINKS if links else PEERS
     ours, theirs = (finished(of_layer(one | learned, peers, **table)) for one in (OURS, MODULE))
     one, other = (run.layer("subject") for run in (ours, theirs))
     assert (one.age == other.age).all()
@@ -320,6 +352,8 @@ def test_mistakes_in_the_settings_of_a_module_are_explained():
     assert "one update with all records" in complaint(layer=noise, clip=1.0, epochs=2)
     assert "no learner class “Hiden”" in complaint("Hiden")
     assert "did you mean “Hidden”" in complaint("Hiden")
+    for use in (*WITHOUT_PEERS, "decentralised_sgd"):
+        assert "set those of the layer" in complaint(layer={"use": use}, batch=2)
 
 
 def test_layers_that_learn_with_kernels_only_refuse_modules(monkeypatch):

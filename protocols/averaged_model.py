@@ -58,7 +58,7 @@ class AveragedModel(Learner[AveragedModelConfig]):
     def _records(self) -> Records[Any]:
         """The records that are averaged, or that the averaged models were fitted to."""
         of = self.config.averages.config.of
-        return of if isinstance(of, Records) else of.config.records  # type: ignore[no-any-return]
+        return of if isinstance(of, Records) else of.config.records
 
     def _refuse_unless_models(self) -> None:
         averages = self.config.averages

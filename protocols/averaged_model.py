@@ -1,4 +1,4 @@
-"""Every node makes its model in closed form from its estimates of means over all records."""
+"""Every node makes its model from its estimates of means: over all records, or over the models of all nodes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from golfsim.protocol.averages import Averages, Floats, Nodes
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.records import Records
+from protocols.regularised_erm import RegularisedErm
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 class AveragedModelConfig(LayerConfig):
     """Where the means come from, and the learner."""
 
-    averages: Layer[Averages[Any]] = Field(description="the layer that averages the numbers of records")
-    learner: Literal["centroid", "lda"] = Field(
+    averages: Layer[Averages[Any]] = Field(description="the layer that averages the numbers of records, or models")
+    learner: Literal["centroid", "lda", "mean"] = Field(
         "centroid",
         description="“centroid”: the nearest class mean; “lda”: linear discriminant analysis, which needs moments = 2 "
-        "in the layer of averages",
+        "in the layer of averages; “mean”: the mean of the models that a layer `regularised_erm` fits",
     )
 
 
 class AveragedModel(Learner[AveragedModelConfig]):
-    """A node's model is computed from its estimates of the means of numbers of the records; it sends nothing.
+    """A node's model is computed from its estimates of means of numbers of the records, or of models; it sends nothing.
 
     Models are computed only for nodes that are measured. How well the means are known depends on the number of nodes
     that take part. It is taken from the simulation; nodes could estimate it by counting.
@@ -44,30 +45,46 @@ class AveragedModel(Learner[AveragedModelConfig]):
     accepts = frozenset({"loss", "delay", "partition"})
 
     def setup(self, world: World) -> None:
-        """Check that the means are those of records, and allocate the ages."""
-        self._records = self._averaged()
-        refuse_unknown(self._records, self.config.learner, f"{self.name}.learner")
+        """Check that the means are those of records or models, and allocate the ages."""
+        if self.config.learner == "mean":
+            self._refuse_unless_models()
+        else:
+            self._refuse_unless_records()
         self.age = np.zeros(world.nodes, np.int32)  # the number of turns with an estimate
         self._fitted: tuple[Floats, list[Settings], NDArray[np.float32]] | None = None  # the last models
         self._fitting = Lock()
 
-    def _averaged(self) -> Records[Any]:
-        """Return the records whose numbers are averaged; refuse layers of averages that do not serve the learner."""
-        averages, second = self.config.averages, SECOND[self.config.learner]
-        of = averages.config.of
-        if not isinstance(of, Records):
+    @property
+    def _records(self) -> Records[Any]:
+        """The records that are averaged, or that the averaged models were fitted to."""
+        of = self.config.averages.config.of
+        return of if isinstance(of, Records) else of.config.records
+
+    def _refuse_unless_models(self) -> None:
+        averages = self.config.averages
+        if not isinstance(averages.config.of, RegularisedErm):
+            raise UserError(
+                f"“{averages.name}” does not average fitted models, which “mean” needs",
+                key=f"{self.name}.averages",
+                hint=f"name a layer “regularised_erm” in {averages.name}.of",
+            )
+
+    def _refuse_unless_records(self) -> None:
+        averages, learner = self.config.averages, self.config.learner
+        if not isinstance(averages.config.of, Records):
             raise UserError(
                 f"“{averages.name}” does not average numbers of records",
                 key=f"{self.name}.averages",
-                hint=f'name a layer of records in {averages.name}.of: "raw", or what a layer publishes of them',
+                hint=f'name a layer of records in {averages.name}.of: "raw", or what a layer publishes of them; '
+                'learner = "mean" takes the mean of fitted models',
             )
-        if second and averages.config.moments == 1:
+        if SECOND[learner] and averages.config.moments == 1:
             raise UserError(
-                f"“{averages.name}” averages no second moments, which “{self.config.learner}” needs",
+                f"“{averages.name}” averages no second moments, which “{learner}” needs",
                 key=f"{self.name}.learner",
                 hint=f"set {averages.name}.moments to 2",
             )
-        return of
+        refuse_unknown(self._records, learner, f"{self.name}.learner")
 
     def memory(self, world: World) -> int:
         """Return the bytes of the ages."""
@@ -88,13 +105,12 @@ class AveragedModel(Learner[AveragedModelConfig]):
 
     def answers(self) -> int:
         """Return one score per linear model."""
-        return self.config.averages.config.of.models  # type: ignore[no-any-return]
+        return self._records.models
 
     def memory_of_scores(self, nodes: int, records: int) -> int:
         """Return the bytes of estimates and models of these nodes, and of records with a constant."""
-        averages = self.config.averages
-        of = averages.config.of
-        width = of.value_width(averages.config.moments == 2)
+        config, of = self.config.averages.config, self._records
+        width = config.of.value_width(config.moments == 2)
         models = size_of((12, nodes, of.models, of.features + 1))
         return models + size_of((np.float64, 2, nodes, width), (np.float32, records, of.features + 1))
 
@@ -109,14 +125,19 @@ class AveragedModel(Learner[AveragedModelConfig]):
 
     def _settings(self, nodes: Nodes) -> list[Settings]:
         """Return the precision of the records, and the number of nodes that each node has the mean of."""
+        if self.config.learner == "mean":
+            return []
         precision, counts = self._records.precision(), self.config.averages.participants(nodes)
         return [Settings(precision, count) for count in counts.tolist()]
 
     def _fit(self, numbers: Floats, known: list[Settings]) -> NDArray[np.float32]:
-        of, fit = self._records, FITS[self.config.learner]
-        w = np.empty((len(numbers), of.models, of.features + 1), np.float32)
+        of, learner = self._records, self.config.learner
+        w = np.zeros((len(numbers), of.models, of.features + 1), np.float32)
+        if learner == "mean":  # of models without a bias
+            w[:, :, :-1] = numbers.reshape(len(numbers), of.models, of.features)
+            return w
         for row, (own, settings) in enumerate(zip(numbers, known, strict=True)):
-            w[row] = fit(own, of.classes, of.features, settings)
+            w[row] = FITS[learner](own, of.classes, of.features, settings)
         return w
 
     def scores(self, nodes: Nodes, x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -74,6 +74,11 @@ ENTRIES = {
         {"use": "push_sum", "peers": "peers", "of": "sums", "epoch": 3}, (PEERS, SUMS), data=True
     ),
     "averaged_model": Entry({"use": "averaged_model", "averages": "means"}, (PEERS, SUMS, MEANS), data=True),
+    "averaged_model, mean of noisy models": Entry(
+        {"use": "averaged_model", "averages": "means", "learner": "mean"},
+        (PEERS, OUTPUT | {"name": "noisy"}, MEANS | {"of": "noisy"}),
+        data=True,
+    ),
     "golf": Entry(GOLF, (PEERS,), data=True),
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
     "golf over newscast": Entry(GOLF, (VIEWS,), data=True),

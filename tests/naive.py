@@ -1787,6 +1787,29 @@ def shuffled_delta(others, share, epsilon, central):
     return total
 
 
+def shuffled_delta_of_many(others, epsilon, central):
+    """The same for many reports and clones with e^−ε₀, term by term, from logarithms of factorials.
+
+    Numbers of clones that are far from their mean (40 and nine standard deviations) are left out, so δ is not above
+    the true one.
+    """
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, others + 2)))])
+
+    def log_choose(n, k):
+        return log_factorial[n] - log_factorial[k] - log_factorial[n - k]
+
+    share, true = math.exp(-epsilon), math.exp(epsilon) / (math.exp(epsilon) + 1)
+    mean, far = others * share, 40 + 9 * math.sqrt(others * share * (1 - share))
+    total = 0.0
+    for clones in range(max(0, int(mean - far)), min(others, int(mean + far)) + 1):
+        ones = np.exp(log_choose(clones, np.arange(clones + 1)) - clones * math.log(2))
+        before, after = np.append(ones, 0.0), np.append(0.0, ones)
+        one, other = true * after + (1 - true) * before, true * before + (1 - true) * after
+        log_weight = log_choose(others, clones) + clones * math.log(share) + (others - clones) * math.log1p(-share)
+        total += math.exp(log_weight) * np.maximum(one - math.exp(central) * other, 0.0).sum()
+    return total
+
+
 def responses_delta(epsilons, whole):
     """δ of several random responses with these ε, at the ε `whole`: over all outputs, one after the other."""
     total = 0.0

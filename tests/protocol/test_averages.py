@@ -307,12 +307,57 @@ def test_models_follow_the_estimates_and_only_nodes_with_an_estimate_have_one():
     assert sorted(set(model.ages(everyone(run)))) == [4, 7]
 
 
+MEAN = MODEL | {"learner": "mean"}
+
+
+@BOTH
+@pytest.mark.parametrize("data", [{"set": "random"}, {"set": "segmentation"}])
+def test_the_mean_of_noisy_models_has_their_guarantee_and_reaches_every_node(use, data):
+    data |= {"train": 80, "test": 30, "scale": ["minmax", "l2"]}
+    noisy = LOCAL | {"noise": "output", "epsilon": 3.0}
+    run = finished(learning_tree(PEERS, noisy, MEANS | {"use": use, "of": "local"}, MEAN, data=data, cycles=60))
+    model, w, x = run.layer("model"), run.layer("local").w, run.raw.rows.x
+    expected = x @ w.mean(axis=0).T
+    np.testing.assert_allclose(
+        model.scores(everyone(run), x), np.repeat(expected[:, None], 40, 1), atol=1e-5 * np.ptp(expected)
+    )
+    assert (classify(model.scores(everyone(run), x)) == classify(expected)[:, None]).all()
+    assert (model.guarantee().epsilon, model.guarantee().unit) == (3.0, "record")
+    assert not model.touches_private_data
+
+
+def test_the_mean_of_models_is_that_of_one_group_of_all_nodes():
+    groups = {"name": "group", "use": "group_aggregation", "local": "local", "group": 40, "epsilon": np.inf}
+    means = MEANS | {"use": "averaging", "of": "local"}
+    run = finished(learning_tree(PEERS, LOCAL, groups, means, MEAN, cycles=60))
+    models, published = run.layer("model").models(everyone(run)), run.layer("group").published
+    assert published.shape == (1, 1, models.shape[2] - 1)
+    np.testing.assert_allclose(models[:, :, :-1], np.repeat(published, 40, 0), rtol=1e-4, atol=1e-7)
+    assert not models[:, :, -1].any()
+    assert run.layer("model").guarantee().epsilon is None
+
+
+def test_nodes_without_a_model_change_the_length_of_the_mean_and_no_class():
+    own = {"set": "segmentation", "train": 80, "test": 30, "scale": ["minmax", "l2"]}
+    few, nodes = LOCAL | {"min_records": 3}, {"number": 40, "records": {"kind": "uniform", "min": 1, "max": 4}}
+    run = finished(
+        learning_tree(PEERS, few, MEANS | {"use": "averaging", "of": "local"}, MEAN, data=own, nodes=nodes, cycles=60)
+    )
+    local, x = run.layer("local"), run.raw.rows.x
+    fitted = local.lam > 0
+    assert 0 < fitted.sum() < 40
+    classes = classify(x @ local.w[fitted].mean(axis=0).T)
+    assert (classify(run.layer("model").scores(everyone(run), x)) == classes[:, None]).mean() > 0.99
+
+
 @pytest.mark.parametrize(
     ("means", "model", "key", "message"),
     [
         ({"of": "given"}, {}, "model.averages", "does not average numbers of records"),
         ({}, {}, "model.averages", "does not average numbers of records"),
         ({"of": "sums"}, {"learner": "lda"}, "model.learner", "averages no second moments"),
+        ({"of": "sums"}, {"learner": "mean"}, "model.averages", "does not average fitted models"),
+        ({}, {"learner": "mean"}, "model.averages", "does not average fitted models"),
     ],
 )
 def test_averages_that_do_not_serve_the_learner_are_refused(means, model, key, message):

@@ -376,7 +376,9 @@ class Walk(Descent[C]):
             for step in range(path.shape[1]):
                 follow(self._exposure, path[:, step], self.w, self.age, self.rule(), rows)
                 hop_of_all = np.ascontiguousarray(path[:, step : step + 1])
-                visit(hop_of_all, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail)
+                visit(
+                    hop_of_all, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail
+                )
         else:
             visit(path, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail)
         if self.config.restart == "resend":

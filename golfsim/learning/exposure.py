@@ -1,7 +1,7 @@
 """What attacking nodes learn about the record of another node from the models that they send and receive.
 
-A linear model is updated as w' = decay·w + step·yx. Whoever knows w and w' knows step·yx. The protocols find these pairs
-among the messages that reach attackers, and add the differences here. Nothing here is read by a protocol: it changes no
+A linear model is updated as w' = decay·w + step·yx. Whoever knows w and w' knows step·yx. The protocols find these
+pairs among the messages that reach attackers, and add the differences here. No protocol reads them: they change no
 number of a run.
 """
 
@@ -59,7 +59,9 @@ class Exposure(Stateful):
         """Return what a protocol has noted under a name; it is part of checkpoints."""
         return self._notes.setdefault(name, {})
 
-    def add(self, group: int, node: int, difference: NDArray[np.float64], size: float, largest: float, rows: Rows) -> None:
+    def add(
+        self, group: int, node: int, difference: NDArray[np.float64], size: float, largest: float, rows: Rows
+    ) -> None:
         """Add what a group has seen of the update of a node, if the node has a single record.
 
         Parameters
@@ -103,5 +105,7 @@ class Exposure(Stateful):
         self._notes = {name.removesuffix("/keys"): {} for name in arrays if name.endswith("/keys")}
         for name, notes in self._notes.items():
             parts = (arrays[f"{name}/{part}"] for part in ("keys", "w", "numbers"))
-            for (one, other), w, (a, b, c) in zip(*(part.tolist() if part.ndim == 2 else part for part in parts), strict=True):
+            for (one, other), w, (a, b, c) in zip(
+                *(part.tolist() if part.ndim == 2 else part for part in parts), strict=True
+            ):
                 notes[one, other] = Note(np.array(w), (a, b, c))

@@ -116,6 +116,7 @@ def membership(
 def confidence(
     layer: Learner[Any], holders: NDArray[np.int32], x: NDArray[np.float32], y: NDArray[np.int32]
 ) -> NDArray[np.float64]:
+    """Return the score of the true class minus the largest other score, by the mean of the models."""
     scores = layer.scores(holders, x).astype(np.float64).mean(axis=1)
     if scores.shape[1] == 1:
         return np.asarray(scores[:, 0] * (2 * y - 1))

@@ -91,7 +91,9 @@ class Sensitive:
         return float(self.low[self.low.size // 2]), float(self.high[self.high.size // 2])
 
 
-def sensitive(wanted: str | int, names: tuple[str, ...], test: NDArray[np.float32], scale: tuple[str, ...]) -> Sensitive:
+def sensitive(
+    wanted: str | int, names: tuple[str, ...], test: NDArray[np.float32], scale: tuple[str, ...]
+) -> Sensitive:
     """Return the sensitive feature that a scenario names, with its public values.
 
     Parameters
@@ -217,8 +219,7 @@ def of_models(
         return {}
     known, label = what.known(raw.rows.x[chosen]), raw.rows.label[chosen]
     low, high = (
-        confidence(layer, holders, what.candidate(known, value).astype(np.float32), label)
-        for value in what.central()
+        confidence(layer, holders, what.candidate(known, value).astype(np.float32), label) for value in what.central()
     )
     correct = float(((high > low) == what.above(raw.rows.x[chosen])).mean())
     return {"attribute.correct": correct} | _base(what, raw, chosen, test)

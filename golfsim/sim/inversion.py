@@ -1,7 +1,7 @@
-"""The attack “inversion”: reconstruct the records of other nodes from the models, or published records, that one receives.
+"""The attack “inversion”: reconstruct the records of other nodes from models, or from published records.
 
-The difference of two models is a multiple of yx, with noise if there is any (`golfsim.learning.exposure`). Its direction
-is the record up to the sign; where features are not negative, their sum tells the sign, and so the label.
+The difference of two models is a multiple of yx, with noise if there is any (`golfsim.learning.exposure`). Its
+direction is the record up to the sign; where features are not negative, their sum tells the sign, and so the label.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def reconstructed(
 ) -> tuple[NDArray[np.float64], NDArray[np.int32] | None]:
     """Return records and labels from differences of models [records, models, features].
 
-    The difference of model m is a positive multiple of ±x, with + for the class m. Features that are not negative have a
-    positive sum, so the sign of the sum is that of x. Otherwise the longest difference is the record up to its sign, and
-    the label is unknown.
+    The difference of model m is a positive multiple of ±x, with + for the class m. Features that are not negative have
+    a positive sum, so the sign of the sum is that of x. Otherwise the longest difference is the record up to its sign,
+    and the label is unknown.
     """
     if not not_negative:
         longest = np.square(seen).sum(axis=2).argmax(axis=1)

@@ -27,7 +27,10 @@ WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layer
 DESCENT, PUBLISHED, PRIVATE = "gradient descent", "published records", "private layers"
 JUDGING = (*observers.CLASSES, *observers.CLUSTERS, *observers.NUMBERS)
 KINDS: dict[type[base.Protocol[Any]], tuple[str, tuple[Metric, ...]]] = {
-    Learner: (LEARNING, (*JUDGING, *observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS, *attribute.METRICS)),
+    Learner: (
+        LEARNING,
+        (*JUDGING, *observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS, *attribute.METRICS),
+    ),
     Descent: (DESCENT, (*mean_model.MEAN_METRICS, *mean_model.OPTIMUM_METRICS, *inversion.METRICS)),
     Overlay: (OVERLAYS, overlay_stats.METRICS),
     Published: (PUBLISHED, (*attacks.LABEL_METRICS, *attribute.METRICS, *inversion.METRICS)),
@@ -66,8 +69,8 @@ TITLES = {
         "Layers that learn by gradient descent",
         'Every layer of Golf or of a random walk, with `metrics = ["mean-model"]` in `[observe]`, or with `"optimum"` '
         "there. The optimum is the model with the smallest objective on all records that the layer learns from, with "
-        "its learner and its λ. It is what the layer converges to. `inversion` needs `attacks = ["inversion"]`, and linear '
-        "models that learn from private records.",
+        "its learner and its λ. It is what the layer converges to. `inversion` needs `attacks`, and linear models that "
+        "learn from private records.",
     ),
     OVERLAYS: ("Overlays", "Every overlay that stores links, in the cycles that `overlay` in `[observe]` asks for."),
     PUBLISHED: (

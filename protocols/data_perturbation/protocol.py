@@ -431,9 +431,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         label = np.asarray(sums.argmax(axis=1), np.int32)
         return (2 * z[np.arange(len(z)), label] - z.sum(axis=1)) / np.float32(self.models), label
 
-    def misfit(
-        self, records: NDArray[Any], x: NDArray[np.float64], label: NDArray[np.int32]
-    ) -> NDArray[np.float64]:
+    def misfit(self, records: NDArray[Any], x: NDArray[np.float64], label: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return how improbable the published numbers are, given these features and labels.
 
         It is the length of the noise in the norm of its density, of all parts together. In the mode “sampled” it is the

@@ -45,9 +45,7 @@ class Exchange:
         Whether nodes update the first model before they send it.
     """
 
-    def __init__(
-        self, exposure: Exposure, initial: NDArray[np.float32], merging: Merging, updated_first: bool
-    ) -> None:
+    def __init__(self, exposure: Exposure, initial: NDArray[np.float32], merging: Merging, updated_first: bool) -> None:
         self._exposure, self._merging, self._updated_first = exposure, merging, updated_first
         self._initial = initial.astype(np.float64)
 
@@ -112,9 +110,7 @@ class Exchange:
             self._exposure.add(group, sender, model[0] - note.w, note.numbers[0], largest, rows)
         known[sender, group] = Note(model[0], (float(model[1]), version, 0.0))
 
-    def _expected(
-        self, node: int, group: int, received: Known, rule: Rule
-    ) -> tuple[NDArray[np.float64], float] | None:
+    def _expected(self, node: int, group: int, received: Known, rule: Rule) -> tuple[NDArray[np.float64], float] | None:
         """Return the node's model after it receives one, without the step along its record, and the largest step.
 
         None: it depends on a model that the group does not know.

@@ -499,7 +499,11 @@ class Golf(Descent[GolfConfig]):
             if e == messages.dst.size:
                 return
             row, dst = int(messages.row[e]), int(messages.dst[e])
-            w, age, before = messages.w[row * models : (row + 1) * models].copy(), int(messages.age[row]), self._visits(dst)
+            w, age, before = (
+                messages.w[row * models : (row + 1) * models].copy(),
+                int(messages.age[row]),
+                self._visits(dst),
+            )
             run(events, e, e + 1)
             learned = rows.stop[dst] > rows.first[dst] and (
                 self.config.epsilon is None or self._visits(dst) == before + updates

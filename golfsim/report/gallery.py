@@ -223,7 +223,7 @@ def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawin
             else ""
         )
         values = (
-            "The share of values guessed is that of records whose sensitive feature is guessed correctly by an attacker "
+            "The share of values guessed is that of records whose sensitive feature is guessed correctly by one "
             "who knows all else about them."
             if numbers.has(frame, "attribute.correct")
             else ""

@@ -551,7 +551,11 @@ def privacy_utility(
         for row, attack in enumerate(attacked, 1):
             axes[row, 0].set_ylabel(ATTACK_LABELS[attack])
             within_shares(axes[row : row + 1], attack)
-        handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(any(attack in BASES for attack in attacked))]
+        handles = [
+            *_handles(axes.flat, by),
+            _bars_of(frame, metric),
+            *_guess(any(attack in BASES for attack in attacked)),
+        ]
         beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """What attacking nodes learn about the record of another node from the models that they send and receive.
 
-A linear model is updated as w' = decay·w + step·yx. Whoever knows w and w' knows step·yx. The protocols find these
+A linear model is updated as w' = decay·w + step·yx. A node that knows w and w' knows step·yx. The protocols find these
 pairs among the messages that reach attackers, and add the differences here. No protocol reads them: they change no
 number of a run.
 """

@@ -1,7 +1,7 @@
 """The attack “inversion”: reconstruct the records of other nodes from models, or from published records.
 
 The difference of two models is a multiple of yx, with noise if there is any (`golfsim.learning.exposure`). Its
-direction is the record up to the sign; where features are not negative, their sum tells the sign, and so the label.
+direction is the record up to the sign; where features are not negative, their sum shows the sign, and so the label.
 """
 
 from __future__ import annotations

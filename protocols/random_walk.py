@@ -14,10 +14,11 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.rng import below, draw
+from golfsim.learning.exposure import NOBODY, Note
 from golfsim.learning.kinds import with_room
 from golfsim.learning.linear import Descent, DescentConfig, linear
 from golfsim.learning.many import Together, learn_many
-from golfsim.learning.updates import Noise, learn_in_place
+from golfsim.learning.updates import Noise, decay_of, learn_in_place, reach_of
 from golfsim.network.delivery import Wire, count, passes, reaches
 from golfsim.privacy.ledger import Budget
 from golfsim.protocol.base import Audited
@@ -25,6 +26,8 @@ from golfsim.protocol.records import Rows
 from golfsim.protocol.symbols import prefetch
 
 if TYPE_CHECKING:
+    from golfsim.learning.exposure import Exposure
+    from golfsim.learning.kinds import Rule
     from golfsim.network.world import World
 
 LOST = -1
@@ -231,6 +234,52 @@ def visit(path, w, age, models, rows, rule, noise, budget, counts, tail):
                 age[walker] = new_age
 
 
+PUBLIC = -2  # the node before the first visit of a walk: everyone knows the first model
+
+
+def follow(
+    exposure: Exposure,
+    nodes: NDArray[np.int32],
+    w: NDArray[np.float32],
+    age: NDArray[np.int32],
+    rule: Rule,
+    rows: Rows,
+) -> None:
+    """Let attackers note the tokens that reach them, and compare each with the one that they have sent.
+
+    A token has a number. So attackers who held it before and after a node's visit know both models. They see from the
+    age of the model that the visit has updated it.
+
+    Parameters
+    ----------
+    exposure : Exposure
+        What attackers know; changed here.
+    nodes : array of int32, shape (walkers,)
+        The node that each token reaches, or −1.
+    w : array of float32, shape (walkers, models, features)
+        The models before the visits.
+    age : array of int32, shape (walkers,)
+        Their ages.
+    rule : Rule
+        The update rule.
+    rows : Rows
+        The records of the nodes.
+    """
+    trail, group = exposure.notes("trail"), exposure.group
+    for walker in np.flatnonzero(nodes >= 0).tolist():
+        here, model, now = int(nodes[walker]), w[walker].astype(np.float64), int(age[walker])
+        note, before = trail.get((walker, 0)), PUBLIC
+        if note is not None and now >= note.numbers[0] and now > 0:
+            old, visited, sender = (int(number) for number in note.numbers)
+            before, mine = visited, int(group[here])
+            knows = mine != NOBODY and mine != group[visited] and (sender == PUBLIC or mine == group[sender])
+            if knows and now == old + 1:
+                difference = model - float(decay_of(rule, now)) * note.w
+                largest = max(float(np.abs(model).max()), float(np.abs(note.w).max()))
+                exposure.add(mine, visited, difference, float(reach_of(rule, now)), largest, rows)
+        trail[walker, 0] = Note(model, (float(now), float(here), float(before)))
+
+
 class WalkConfig(DescentConfig):
     """The settings of random walks."""
 
@@ -300,6 +349,7 @@ class Walk(Descent[C]):
         self._hops = world.nodes if self.config.hops == "all" else self.config.hops
         self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
         self._no_budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
+        self._exposure: Exposure | None = None
 
     def memory(self, world: World) -> int:
         """Return the bytes of the models, the tokens and their paths."""
@@ -322,10 +372,26 @@ class Walk(Descent[C]):
         tail = Tail(self.averaged, linear(self.recent), linear(self.earlier))
         if self.config.learner.batched:
             self._visit_together(path, rows, tail, world.threads)
+        elif self._exposure is not None:
+            for step in range(path.shape[1]):
+                follow(self._exposure, path[:, step], self.w, self.age, self.rule(), rows)
+                hop_of_all = np.ascontiguousarray(path[:, step : step + 1])
+                visit(
+                    hop_of_all, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail
+                )
         else:
             visit(path, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail)
         if self.config.restart == "resend":
             np.copyto(self.at, self.held, where=self._gone())
+
+    def expose(self, exposure: Exposure, world: World) -> bool:
+        """Add what attackers see of records from now on: the models before and after the visit of another node."""
+        if not self.config.learner.linear:
+            what = f"the models of “{self.config.learner.config.use}” are not linear, so they cannot be inverted"
+            hint = "remove “inversion”, or use a linear learner"
+            raise UserError(what, key="observe.attacks", hint=hint, docs="privacy")
+        self._exposure = exposure
+        return True
 
     def _visit_together(self, path: NDArray[np.int32], rows: Rows, tail: Tail, threads: int) -> None:
         """Visit nodes as the kernel `visit` does, with a learner that updates many models at once."""

@@ -33,6 +33,12 @@ ATTACKED = {
     "metrics": ["auc", "f1", "confusion", "roc", "mean-model", "optimum"],
 }
 NORMAL = {"noise": "gaussian", "delta": 1e-5, "norm": "l2"}
+INVERTED = OBSERVE | {
+    "attacks": ["attribute", "inversion"],
+    "sensitive": "word_freq_george",
+    "attackers": 10,
+    "collude": True,
+}
 ONE = {"nodes": {"records": 1}}
 GRAPH = {"name": "peers", "use": "static_overlay", "neighbours": 5}
 SESSIONS = {
@@ -238,6 +244,19 @@ MORE = {
         {"name": "graph", "use": "static_overlay", "neighbours": 3},
         golf(use="decentralised_sgd", learner="logistic") | {"peers": "graph"},
         adversary=[{"kind": "noise", "share": 0.1, "scale": 0.1}, {"kind": "old", "share": 0.1, "from": 50}],
+    ),
+    "golf with noisy gradients, inverted": lambda: learning(
+        PEERS, golf(variant="rw", epsilon=50.0, schedule={"kind": "uniform", "visits": 50}), observe=INVERTED, **ONE
+    ),
+    "random_walk, logistic, inverted": lambda: learning(
+        PEERS,
+        golf(use="random_walk", learner="logistic", walkers=4),
+        data=THREE,
+        observe=INVERTED | {"sensitive": 5},
+        **ONE,
+    ),
+    "published records, inverted": lambda: learning(
+        published(mode="label+features"), cycles=3, observe=OBSERVE | {"attacks": INVERTED["attacks"], "sensitive": 5}
     ),
     "golf, noise for l2": lambda: learning(
         PEERS, golf(epsilon=50.0, norm="l2", schedule={"kind": "uniform", "visits": 50})

@@ -27,6 +27,7 @@ from golfsim.protocol.records import Published, Records
 from golfsim.protocol.symbols import add
 
 if TYPE_CHECKING:
+    from golfsim.learning.exposure import Exposure
     from golfsim.network.world import World
 
 
@@ -236,6 +237,10 @@ class Descent(Learner[D]):
     def disclosure(self) -> Disclosure:
         """Return that models are sent as they are."""
         return Disclosure("models without noise", "all nodes")
+
+    def expose(self, exposure: Exposure, world: World) -> bool:
+        """Add what attackers see of records from now on, and return whether the layer can do so."""
+        return False
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the chosen λ if `lambda` is “published-cv”."""

@@ -123,6 +123,14 @@ class Published(Records[C]):
         """Return the best guess of the features and the label of each record from what was published of it."""
         raise NotImplementedError
 
+    def misfit(self, records: NDArray[Any], x: NDArray[np.float64], label: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return how badly features x and labels explain what was published of some records; less is more likely.
+
+        The default is the L1 distance to the decoded features. A layer that knows the density of its noise returns a
+        number that falls as the density rises.
+        """
+        return np.asarray(np.abs(self.decoded(np.asarray(records, np.int64))[0] - x).sum(axis=1))
+
 
 def ranges(start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return all numbers of the ranges start … stop−1, one after the other."""

@@ -222,7 +222,18 @@ def _against(frame: pd.DataFrame, metric: str, x: str, by: str | None) -> Drawin
             if numbers.has(frame, "membership.advantage")
             else ""
         )
-        text = caption(frame, what, beneath, members, who(frame, of_nodes=True), bars(found))
+        values = (
+            "The share of values guessed is that of records whose sensitive feature is guessed correctly by one "
+            "who knows all else about them."
+            if numbers.has(frame, "attribute.correct")
+            else ""
+        )
+        inverted = (
+            "The cosine is that between records and what attackers reconstruct of them, over the exposed records."
+            if numbers.has(frame, "inversion.cosine")
+            else ""
+        )
+        text = caption(frame, what, beneath, members, values, inverted, who(frame, of_nodes=True), bars(found))
         draw = partial(grids.privacy_utility, frame, x, by, metric)
         return Drawing("privacy-utility", "Privacy and utility", text, draw, found, "picture")
     if x in grids.SIZES:

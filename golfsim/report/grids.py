@@ -47,8 +47,19 @@ LINE_SHIFT = 0.012  # between lines, as a share of the axis: error bars at one v
 REFERENCE = Look(GREY, (0, (5, 2.5)), "")  # of a line that the others are compared with
 ROUNDING = 1e-12  # relative error of a mean
 BARS = "95 % interval of the mean, {} runs"
-ATTACK_LABELS = {"label.linear": "share of labels\nrecovered", "membership.advantage": "membership\nadvantage"}
+ATTACK_LABELS = {
+    "label.linear": "share of labels\nrecovered",
+    "membership.advantage": "membership\nadvantage",
+    "attribute.correct": "share of values\nguessed",
+    "inversion.cosine": "cosine of\nreconstruction",
+}
+BASES = {
+    "label.linear": "label.base",
+    "attribute.correct": "attribute.base",
+    "inversion.cosine": "inversion.base",
+}  # what is guessed without the attack
 ATTACKS = tuple(ATTACK_LABELS)  # metrics that are drawn below the accuracy
+GUESSED = "guessed without the attack"
 SIZES = ("data.train", "nodes.records", "nodes.number")  # possible horizontal axes of a learning curve
 
 
@@ -494,11 +505,13 @@ def privacy_utility(
     frame: pd.DataFrame, epsilon: str | None = None, by: str | None = None, metric: str = "accuracy",
     *, figure: Figure | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw accuracy over ε and below, as far as they were measured, label recovery and the membership attack.
+    """Draw accuracy over ε and below, as far as they were measured, the attacks.
+
+    These are label recovery, membership, attribute inference and inversion.
 
     Values are means over runs with 95 % intervals. There is one line per case (or per value of the key `by`), and one
     column per combination of the other keys. A line whose runs do not depend on ε, such as a baseline without privacy,
-    is horizontal. The dotted line is the share of the largest class.
+    is horizontal. Dotted lines are what is guessed without the attack.
 
     Parameters
     ----------
@@ -523,7 +536,7 @@ def privacy_utility(
     attacked = [attack for attack in ATTACKS if numbers.has(frame, attack)]
     with styled():
         names = _names(numbers.rows_of(frame, metric), by)
-        words = [*names.values(), BARS.format(10), "share of the largest class"]
+        words = [*names.values(), BARS.format(10), GUESSED]
         width = max(COLUMN, min(PAGE, 0.3 + 2.25 * len(parts)))
         tall = 2.0 + 1.2 * len(attacked) + 0.15 * lines_of(words, width)
         axes = panels(figure or within(ax), 1 + len(attacked), len(parts), (width, tall), sharey="row", sharex="col")
@@ -538,7 +551,11 @@ def privacy_utility(
         for row, attack in enumerate(attacked, 1):
             axes[row, 0].set_ylabel(ATTACK_LABELS[attack])
             within_shares(axes[row : row + 1], attack)
-        handles = [*_handles(axes.flat, by), _bars_of(frame, metric), *_guess(ATTACKS[0] in attacked)]
+        handles = [
+            *_handles(axes.flat, by),
+            _bars_of(frame, metric),
+            *_guess(any(attack in BASES for attack in attacked)),
+        ]
         beneath(axes[0, 0].figure, handles, 3, _heading(by, names))
         say(axes[0, 0].figure, note_of(frame))
     return axes[0, 0]  # type: ignore[no-any-return]
@@ -553,17 +570,17 @@ def epsilon_of(frame: pd.DataFrame) -> str:
 
 
 def _attack(ax: Axes, part: pd.DataFrame, attack: str, how: tuple[str, str | None, dict[Any, str]]) -> None:
-    """Draw an attack over ε; for labels with the share of the largest class, which needs no data."""
+    """Draw an attack over ε, with what is guessed without it."""
     x, by, names = how
     _against(ax, numbers.last(part, attack), x, by, names, attack)
-    if attack == ATTACKS[0]:
-        ax.axhline(numbers.last(part, "label.base")["value"].mean(), color=GREY, ls=":", lw=1)
+    if attack in BASES:
+        ax.axhline(numbers.last(part, BASES[attack])["value"].mean(), color=GREY, ls=":", lw=1)
 
 
 def _guess(attacked: bool) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    return [Line2D([], [], color=GREY, ls=":", lw=1, label="share of the largest class")] if attacked else []
+    return [Line2D([], [], color=GREY, ls=":", lw=1, label=GUESSED)] if attacked else []
 
 
 def bars(frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "error", *, ax: Axes | None = None) -> Axes:

@@ -28,6 +28,8 @@ LABELS = {
     "rms.projected": "error of a projected histogram (rms)",
     "label.linear": "share of labels recovered",
     "membership.advantage": "advantage of the membership attack",
+    "attribute.correct": "share of sensitive values guessed",
+    "inversion.cosine": "cosine similarity of reconstructed records",
     "links.dead": "share of dead links",
     "online": "nodes online",
     "indegree": "in-degree",

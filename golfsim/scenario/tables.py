@@ -70,11 +70,24 @@ class ObserveConfig(Settings):
         ge=0,
         description="number of the node for the confusion matrix and the ROC curve; default: the first measured node",
     )
-    attacks: tuple[Literal["label", "membership"], ...] = Field(
+    attacks: tuple[Literal["label", "membership", "attribute", "inversion"], ...] = Field(
         (),
-        description="attacks to run at each measurement: guess labels from published records (“label”), or "
-        "distinguish training records from other records (“membership”)",
+        description="attacks to run at each measurement: guess labels from published records (“label”), "
+        "distinguish training records from other records (“membership”), guess a sensitive feature of a record of "
+        "which all else is known (“attribute”), or reconstruct records from the models that single nodes receive "
+        "(“inversion”)",
     )
+    sensitive: str | Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="with the attack “attribute”: the sensitive feature, by its name or its number from 0; required "
+        "there",
+    )
+    attackers: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
+        1,
+        description="with the attack “inversion”: the number of nodes, drawn once, that use what they receive; each "
+        "for itself, and the results are averaged",
+    )
+    collude: bool = Field(False, description="with the attack “inversion”: the attackers share what they receive")
     overlay: Annotated[int, Field(ge=1)] | Literal["log"] | None = Field(
         None,
         description="number of cycles between measurements of the overlays (degrees, clustering, paths, dead links), "
@@ -97,6 +110,16 @@ class ObserveConfig(Settings):
         description="store the links of all overlays at each measurement, in `links.parquet`, and follow all nodes; "
         f"for at most {MOST_DRAWN} nodes",
     )
+
+    @model_validator(mode="after")
+    def _attacked(self) -> ObserveConfig:
+        if ("attribute" in self.attacks) != (self.sensitive is not None):
+            what = 'required with the attack “attribute”, e.g. sensitive = "age"'
+            raise ValueError(f"sensitive: {what if self.sensitive is None else 'only with the attack “attribute”'}")
+        for key in ("attackers", "collude"):
+            if key in self.model_fields_set and "inversion" not in self.attacks:
+                raise ValueError(f"{key}: only with the attack “inversion”")
+        return self
 
     @model_validator(mode="after")
     def _whole_test_set(self) -> ObserveConfig:

@@ -65,7 +65,7 @@ def label_recovery(published: Published[Any], raw: RawRecords, key: np.uint64, w
     train, test = half[: chosen.size // 2], half[chosen.size // 2 :]
     return {
         "label.sum": float((published.decoded(chosen.astype(np.int64))[1] == truth).mean()),
-        "label.linear": float((_ridge(seen[train], truth[train], seen[test], raw.classes) == truth[test]).mean()),
+        "label.linear": float((ridge(seen[train], truth[train], seen[test], raw.classes) == truth[test]).mean()),
         "label.base": float(np.bincount(truth).max() / truth.size),
     }
 
@@ -85,7 +85,7 @@ def _what_is_seen(published: Published[Any], records: NDArray[np.int32]) -> NDAr
     return np.hstack([seen, given * np.abs(seen).max()])
 
 
-def _ridge(x: NDArray[Any], y: NDArray[Any], test: NDArray[Any], classes: int) -> NDArray[np.int64]:
+def ridge(x: NDArray[Any], y: NDArray[Any], test: NDArray[Any], classes: int) -> NDArray[np.int64]:
     """Predict classes by ridge regression to ±1 targets, in the primal or the dual form, whichever is smaller."""
     target = np.where(y[:, None] == np.arange(classes), 1.0, -1.0)
     mean, offset = x.mean(axis=0), target.mean(axis=0)
@@ -106,16 +106,17 @@ def membership(
     The advantage is the largest difference of the two rates over all thresholds, for the mean confidence over the
     observed models; 0 is guessing.
     """
-    inside, outside = (_confidence(layer, holders, x, y) for x, y in (members, others))
+    inside, outside = (confidence(layer, holders, x, y) for x, y in (members, others))
     both = np.sort(np.concatenate([inside, outside]))
     below_in = np.searchsorted(np.sort(inside), both, side="right") / inside.size
     below_out = np.searchsorted(np.sort(outside), both, side="right") / outside.size
     return {"membership.advantage": float(np.max(below_out - below_in, initial=0.0))}
 
 
-def _confidence(
+def confidence(
     layer: Learner[Any], holders: NDArray[np.int32], x: NDArray[np.float32], y: NDArray[np.int32]
 ) -> NDArray[np.float64]:
+    """Return the score of the true class minus the largest other score, by the mean of the models."""
     scores = layer.scores(holders, x).astype(np.float64).mean(axis=1)
     if scores.shape[1] == 1:
         return np.asarray(scores[:, 0] * (2 * y - 1))

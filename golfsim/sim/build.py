@@ -37,7 +37,7 @@ class Built(NamedTuple):
 def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
     """Load the data of a scenario, place it on nodes, and build the world and the stack."""
     data = loading.load(scenario.data, seed, scenario.folder, run) if scenario.data else None
-    if data is None:
+    if data is None or scenario.data is None:
         world = _world(scenario, seed, threads, scenario.nodes.number or 0)
         observer = Observer(scenario.observe, seed, scenario.cycles, None, delta=scenario.privacy.stated_delta)
         return Built(world, None, scenario.stack(seed, None), observer)
@@ -49,7 +49,8 @@ def build(scenario: Scenario, seed: int, run: int, threads: int) -> Built:
     placement = placement.renumbered(world.label)
     raw = _raw(scenario, seed, data, placement)
     test = _tests(scenario, seed, data, placement)
-    observer = Observer(scenario.observe, seed, scenario.cycles, test, raw, scenario.privacy.stated_delta)
+    scale = tuple(scenario.data.scale)
+    observer = Observer(scenario.observe, seed, scenario.cycles, test, raw, scenario.privacy.stated_delta, scale)
     layers = scenario.stack(seed, raw)
     refuse_unfit_layers(layers, raw, data.task, "log-loss" in scenario.observe.metrics)
     return Built(

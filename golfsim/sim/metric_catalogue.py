@@ -17,7 +17,7 @@ from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, RawRecords
 from golfsim.scenario.catalogue import Entry
 from golfsim.scenario.reference import table
-from golfsim.sim import attacks, mean_model, observers, overlay_stats
+from golfsim.sim import attacks, attribute, inversion, mean_model, observers, overlay_stats
 from golfsim.sim import metrics as predictions
 
 if TYPE_CHECKING:
@@ -27,10 +27,13 @@ WORLD, EVERY_LAYER, LEARNING, OVERLAYS = "world", "every layer", "learning layer
 DESCENT, PUBLISHED, PRIVATE = "gradient descent", "published records", "private layers"
 JUDGING = (*observers.CLASSES, *observers.CLUSTERS, *observers.NUMBERS)
 KINDS: dict[type[base.Protocol[Any]], tuple[str, tuple[Metric, ...]]] = {
-    Learner: (LEARNING, (*JUDGING, *observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS)),
-    Descent: (DESCENT, (*mean_model.MEAN_METRICS, *mean_model.OPTIMUM_METRICS)),
+    Learner: (
+        LEARNING,
+        (*JUDGING, *observers.METRICS, *predictions.METRICS, *attacks.MEMBERSHIP_METRICS, *attribute.METRICS),
+    ),
+    Descent: (DESCENT, (*mean_model.MEAN_METRICS, *mean_model.OPTIMUM_METRICS, *inversion.METRICS)),
     Overlay: (OVERLAYS, overlay_stats.METRICS),
-    Published: (PUBLISHED, attacks.LABEL_METRICS),
+    Published: (PUBLISHED, (*attacks.LABEL_METRICS, *attribute.METRICS, *inversion.METRICS)),
 }  # what the simulator measures of a layer, by its kind
 
 HEAD = f"""\
@@ -60,18 +63,19 @@ TITLES = {
     LEARNING: (
         "Learning layers",
         "Every layer whose nodes have models. `[observe]` sets how many models are measured. The metrics from `auc` to "
-        "`roc` need `metrics = […]` there, and `membership` needs `attacks = […]`.",
+        "`roc` need `metrics = […]` there, `membership` and `attribute` need `attacks = […]`.",
     ),
     DESCENT: (
         "Layers that learn by gradient descent",
         'Every layer of Golf or of a random walk, with `metrics = ["mean-model"]` in `[observe]`, or with `"optimum"` '
         "there. The optimum is the model with the smallest objective on all records that the layer learns from, with "
-        "its learner and its λ. It is what the layer converges to.",
+        "its learner and its λ. It is what the layer converges to. `inversion` needs `attacks`, and linear models that "
+        "learn from private records.",
     ),
     OVERLAYS: ("Overlays", "Every overlay that stores links, in the cycles that `overlay` in `[observe]` asks for."),
     PUBLISHED: (
         "Published records",
-        'Every layer that publishes records, with `attacks = ["label"]` in `[observe]`.',
+        'Every layer that publishes records, with `attacks = ["label", "attribute", "inversion"]` in `[observe]`.',
     ),
     PRIVATE: (
         "Private layers",
@@ -110,6 +114,8 @@ def _asked(scenario: Scenario, layer: base.Protocol[Any]) -> list[Metric]:
         mean_model.OPTIMUM_METRICS: scenario.data is not None and "optimum" in observe.metrics,
         attacks.MEMBERSHIP_METRICS: "membership" in observe.attacks,
         attacks.LABEL_METRICS: "label" in observe.attacks,
+        attribute.METRICS: "attribute" in observe.attacks,
+        inversion.METRICS: "inversion" in observe.attacks,
         DELTA_METRICS: scenario.privacy.delta is not None,
         overlay_stats.METRICS: observe.overlay is not None,
     }

@@ -14,6 +14,8 @@ from golfsim.core import rng
 from golfsim.core.errors import UserError
 from golfsim.core.metrics import Metric
 from golfsim.core.threads import in_threads
+from golfsim.learning.exposure import Exposure
+from golfsim.learning.linear import Descent
 from golfsim.privacy import accounting
 from golfsim.privacy.ledger import Ledger
 from golfsim.protocol.checking import check_observed
@@ -21,7 +23,7 @@ from golfsim.protocol.learner import Learner
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, RawRecords
 from golfsim.scenario.tables import MOST_DRAWN, ObserveConfig
-from golfsim.sim import attacks, overlay_stats
+from golfsim.sim import attacks, attribute, inversion, overlay_stats
 from golfsim.sim.invariants import ROOM
 from golfsim.sim.mean_model import MeanModel
 from golfsim.sim.metrics import Metrics, auc, confusion, f1, log_loss, nmi, rmse_and_mae, roc, summary, worst_tenth
@@ -140,6 +142,7 @@ class Observer:
         test: TestSet | None,
         raw: RawRecords | None = None,
         delta: float | None = None,
+        scale: tuple[str, ...] = (),
     ) -> None:
         self._config = config
         self._delta = delta
@@ -152,6 +155,25 @@ class Observer:
         self._raw = raw
         self._follow_key = rng.key(seed, "observe", "follow")
         self._mean_model = MeanModel(config.metrics)
+        self._attacker_key = rng.key(seed, "observe", "attackers")
+        self.exposures: dict[str, Exposure] = {}  # what attackers have seen of each layer
+        self._sensitive: attribute.Sensitive | None = None
+        if config.sensitive is not None and raw is not None and test is not None:
+            self._sensitive = attribute.sensitive(config.sensitive, raw.about.features, test.x, scale)
+
+    def attach(self, world: World, layers: dict[str, Protocol[Any]]) -> None:
+        """Let attackers look at the messages of layers that learn from private records, if the scenario asks for it."""
+        if "inversion" not in self._config.attacks or self._raw is None:
+            return
+        if not world.tampering.honest().all():
+            what = "the attack “inversion” is not defined with nodes that send false models"
+            raise UserError(what, key="observe.attacks", hint="remove “inversion”, or [[adversary]]", docs="privacy")
+        group = inversion.groups(self._attacker_key, world.nodes, self._config.attackers, self._config.collude)
+        for name, layer in layers.items():
+            if isinstance(layer, Descent) and layer.config.records is self._raw and layer.task == "classes":
+                exposure = Exposure(group)
+                if layer.expose(exposure, world):
+                    self.exposures[name] = exposure
 
     def memory(self, world: World, layers: dict[str, Protocol[Any]], tests: int) -> int:
         """Return the bytes that measuring one layer needs at most: its predictions of test records, or its links."""
@@ -164,6 +186,11 @@ class Observer:
                 found.append(chunk + PREDICTED * layer.answers() * tests * nodes)
             if isinstance(layer, Overlay) and self._config.overlay:
                 found.append(MEASURED_LINK * layer.most_links(world))
+            if isinstance(layer, Descent) and "inversion" in self._config.attacks:
+                asked = self._config.attackers
+                watching = world.nodes if isinstance(asked, str) else min(asked, world.nodes)
+                records, events = int(layer.config.records.capacity().sum()), world.nodes * self._due.cycles
+                found.append(inversion.memory(layer.size_of_models(1) // 4, events, records, watching))
         return max(found)
 
     def tables(self, world: World, layers: list[str]) -> dict[str, NodeTable]:
@@ -246,9 +273,39 @@ class Observer:
                 found = learning | self._membership(world, layer, nodes) | found
                 found |= self._mean_model.measure(world, layer, nodes, self._test)
                 found["measured"] = float(measured)
-        if isinstance(layer, Published) and self._raw is not None and "label" in self._config.attacks:
-            found |= attacks.label_recovery(layer, self._raw, self._attack_key, world)
+                found |= self._by_models(world, layer, nodes)
+        if isinstance(layer, Published) and self._raw is not None:
+            found |= self._by_records(world, layer, self._raw)
+        if self._raw is not None and layer.name in self.exposures:
+            found |= inversion.of_models(self.exposures[layer.name], self._raw, self._guess())
         return found
+
+    def _by_records(self, world: World, layer: Published[Any], raw: RawRecords) -> Metrics:
+        """Return the success of the attacks on published records."""
+        found = Metrics()
+        if "label" in self._config.attacks:
+            found |= attacks.label_recovery(layer, raw, self._attack_key, world)
+        if self._sensitive is not None and self._test is not None:
+            test = self._test.x, self._test.y
+            found |= attribute.of_published(layer, raw, self._sensitive, test, self._attack_key, world)
+        if "inversion" in self._config.attacks:
+            found |= inversion.of_published(layer, raw, self._attack_key, world, self._guess())
+        return found
+
+    def _by_models(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> Metrics:
+        """Return how often the models of a layer that learns from private records reveal the sensitive feature."""
+        if self._sensitive is None or self._raw is None or self._test is None:
+            return {}
+        if layer.task != "classes" or not layer.touches_private_data:
+            return {}
+        test = self._test.x, self._test.y
+        return attribute.of_models(layer, nodes, self._raw, self._sensitive, test, self._attack_key, world)
+
+    def _guess(self) -> NDArray[np.float64] | None:
+        """Return the mean test record, which an attacker would guess without messages."""
+        if self._test is None or not len(self._test.x):
+            return None
+        return np.asarray(self._test.x.astype(np.float64).mean(axis=0))
 
     def _membership(self, world: World, layer: Learner[Any], nodes: NDArray[np.int32]) -> Metrics:
         if "membership" not in self._config.attacks or self._raw is None or self._test is None:

@@ -51,6 +51,7 @@ class Simulation:
         for layer in self.layers.values():
             layer.setup(self.world)
             check_state(layer)
+        self.observer.attach(self.world, self.layers)
         self._watch = Watch(self.world, self.layers, self.raw) if paranoid else None
 
     def __repr__(self) -> str:
@@ -156,7 +157,8 @@ class Simulation:
         raw = {"raw": self.raw} if self.raw else {}
         tables = {f"table.{name}": table for name, table in self.log.tables.items() if name != FINAL}
         layers = {f"layer.{name}": layer for name, layer in self.layers.items()}
-        return {"world": self.world} | models | raw | layers | tables
+        exposed = {f"exposure.{name}": exposure for name, exposure in self.observer.exposures.items()}
+        return {"world": self.world} | models | raw | layers | tables | exposed
 
     def state(self) -> dict[str, Any]:
         """Return everything that the next cycle depends on, and the rows so far, as arrays by name."""

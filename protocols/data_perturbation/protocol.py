@@ -435,6 +435,30 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         label = np.asarray(sums.argmax(axis=1), np.int32)
         return (2 * z[np.arange(len(z)), label] - z.sum(axis=1)) / np.float32(self.models), label
 
+    def misfit(self, records: NDArray[Any], x: NDArray[np.float64], label: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return how improbable the published numbers are, given these features and labels.
+
+        It is the length of the noise in the norm of its density, of all parts together. In the mode “sampled” it is the
+        distance to the decoded features.
+        """
+        if self._sampling:
+            return super().misfit(records, x, label)
+        if not self._folded:
+            noise = (self.z[records] - x)[:, None]
+        else:
+            z = self.z.reshape(-1, self.models, self.z.shape[1])[records].astype(np.float64)
+            own = label[:, None] == (1 if self.models == 1 else np.arange(self.models))
+            if self.config.mode == "joint" and self.models > 1:
+                z = (z + z.sum(axis=1, keepdims=True) / (2 - self.models)) / 2
+                noise = z - np.where(own[:, :, None], x[:, None], 0.0)
+            else:
+                noise = z - np.where(own, 1.0, -1.0)[:, :, None] * x[:, None]
+        if self.config.gaussian:
+            return np.asarray((noise * noise).sum(axis=(1, 2)))
+        if self.config.norm == "l1":
+            return np.asarray(np.abs(noise).sum(axis=(1, 2)))
+        return np.asarray(np.sqrt((noise * noise).sum(axis=2)).sum(axis=1))
+
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return how many records of each node are published; all other arrays are per record, or copies."""
         return {"stop": self.stop}

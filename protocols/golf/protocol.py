@@ -39,6 +39,7 @@ from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Audited, Disclosure
 from golfsim.protocol.learner import largest
 from golfsim.protocol.records import refuse_unfit
+from protocols.golf.exchange import Exchange
 from protocols.golf.receiving import (
     MERGES,
     VARIANTS,
@@ -55,6 +56,10 @@ from protocols.golf.receiving import (
 from protocols.golf.settings import GolfConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from golfsim.learning.exposure import Exposure
+    from golfsim.learning.kinds import Rule
     from golfsim.network.world import World
 
 TURN = 20  # bytes per node: receivers, what arrives, and the order of deliveries
@@ -121,6 +126,7 @@ class Golf(Descent[GolfConfig]):
         usual = config.variant == "algorithm1" and not config.cache and config.clip is None and config.epsilon is None
         usual = usual and config.learner.linear and config.message is None
         usual = usual and config.flow is None and config.accept == "all"
+        self._exchange_seen: Exchange | None = None
         self._plain = usual and int(config.records.capacity().max(initial=0)) <= 1
 
     def _set_up_messages(self, world: World) -> None:
@@ -221,6 +227,8 @@ class Golf(Descent[GolfConfig]):
             self.flow.start(nodes)
         if self.config.receive == "next-turn":
             self.waits[nodes] = False
+        if self._exchange_seen is not None:
+            self._exchange_seen.restart(nodes)
         if self.config.initial_update:
             self._update_first(nodes)
         if self._packing.codec == PIVOT:
@@ -407,6 +415,7 @@ class Golf(Descent[GolfConfig]):
         """Let messages arrive in this cycle, in parallel with the next layer unless models are large."""
         batched = self.config.learner.batched  # several threads of its own
         cycle, alone = world.cycle, self.w[0].nbytes > LARGE or batched or not world.pipeline.active
+        alone = alone or self._exchange_seen is not None
         threads = world.threads if alone else max(1, world.threads - 1)
 
         def receive() -> None:
@@ -461,7 +470,59 @@ class Golf(Descent[GolfConfig]):
         def run(events: NDArray[np.int32], lo: int, hi: int) -> None:
             receive(events, lo, hi, messages, models, rows, how, forgery, linear(self.old), cycle)
 
+        if self._exchange_seen is not None:
+            self._follow(self._exchange_seen, run, messages, how.rule)
+            return
         as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
+
+    def expose(self, exposure: Exposure, world: World) -> bool:
+        """Add what attackers see of records from now on: models that they send, and those that come back."""
+        config = self.config
+        obstacles = {
+            f'learner = "{config.learner.config.use}", which is not linear': not config.learner.linear,
+            "messages with a delay": world.transport.longest > 0,
+            "message": config.message is not None,
+            'receive = "next-turn"': config.receive == "next-turn",
+            'accept = "older"': config.accept == "older",
+            "clip": config.clip is not None,
+            "merge": config.merge != "mean",
+        }
+        found = [name for name, there in obstacles.items() if there]
+        if found:
+            what = f"the attack “inversion” on “{self.name}” is not defined with {found[0]}"
+            raise UserError(what, key="observe.attacks", hint="remove “inversion”, or change that", docs="privacy")
+        self._exchange_seen = Exchange(exposure, self._initial, self._merging, config.initial_update)
+        return True
+
+    def _follow(
+        self, seen: Exchange, run: Callable[[NDArray[np.int32], int, int], None], messages: Messages, rule: Rule
+    ) -> None:
+        """Receive messages one after the other, and let attackers note those that they send or receive."""
+        rows, models, start = self.config.records.rows, self.w.shape[1], 0
+        events = np.arange(messages.dst.size, dtype=np.int32)
+        updates = 2 if self.config.variant == "um" else 1
+        for e in [*seen.involved(messages.sender, messages.dst).tolist(), messages.dst.size]:
+            run(events, start, e)
+            seen.of_others(messages.dst[start:e])
+            if e == messages.dst.size:
+                return
+            row, dst = int(messages.row[e]), int(messages.dst[e])
+            w, age, before = (
+                messages.w[row * models : (row + 1) * models].copy(),
+                int(messages.age[row]),
+                self._visits(dst),
+            )
+            run(events, e, e + 1)
+            learned = rows.stop[dst] > rows.first[dst] and (
+                self.config.epsilon is None or self._visits(dst) == before + updates
+            )
+            seen.message(int(messages.sender[e]), dst, w, age, bool(learned), rule, rows)
+            start = e + 1
+
+    def _visits(self, node: int) -> int:
+        """Return how often the first record of a node, or the node itself, was charged."""
+        unit = int(self.config.records.rows.first[node]) if self.config.unit == "record" else node
+        return int(self.ledger.visits[unit]) if unit < self.ledger.visits.size else 0
 
     def value_width(self, second: bool) -> int:
         """Return the number of numbers of a model."""

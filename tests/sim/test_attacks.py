@@ -152,7 +152,7 @@ def test_confidence_is_the_margin_of_the_true_class_by_the_mean_model(rng, class
     w = rng.normal(size=(4, 1 if classes == 2 else 3, 5)).astype(np.float32)
     x, y = some(rng, 9, classes, 5)
     holders = np.array([0, 3], np.int32)
-    found = attacks._confidence(learner(w), holders, x, y)
+    found = attacks.confidence(learner(w), holders, x, y)
     for record, confidence in enumerate(found):
         scores = [float(np.mean([w[h, m] @ x[record] for h in holders])) for m in range(w.shape[1])]
         if classes == 2:

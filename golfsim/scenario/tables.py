@@ -116,8 +116,9 @@ class ObserveConfig(Settings):
         if ("attribute" in self.attacks) != (self.sensitive is not None):
             what = 'required with the attack “attribute”, e.g. sensitive = "age"'
             raise ValueError(f"sensitive: {what if self.sensitive is None else 'only with the attack “attribute”'}")
-        for key in ("attackers", "collude"):
-            if key in self.model_fields_set and "inversion" not in self.attacks:
+        for key in ("attackers", "collude"):  # a scenario with explicit defaults has both
+            changed = getattr(self, key) != type(self).model_fields[key].default
+            if changed and "inversion" not in self.attacks:
                 raise ValueError(f"{key}: only with the attack “inversion”")
         return self
 

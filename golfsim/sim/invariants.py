@@ -108,7 +108,7 @@ class Watch:
             wrong = {
                 "has spent less than in the cycle before": visits < self._visits[name][key],
                 f"was used more than {counted(budget.visits_allowed, 'time')}": visits > budget.visits_allowed,
-                f"has spent more than ε = {budget.epsilon:g}": ledger.spent() > budget.epsilon * (1 + TOLERANCE),
+                f"has spent more than ε = {ledger.total:g}": ledger.spent() > ledger.total * (1 + TOLERANCE),
             }
             for what, where in wrong.items():
                 for at in np.flatnonzero(where)[:1]:

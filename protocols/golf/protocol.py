@@ -446,7 +446,7 @@ class Golf(Descent[GolfConfig]):
     def _receive(self, cycle: int, threads: int, messages: Messages, forgery: Forgery, live: bool = False) -> None:
         """Receive messages; `live`: a message carries its sender's model at the time when it is processed."""
         rows = self.config.records.rows
-        if self._plain and not forgery.kind.size:
+        if self._plain and not forgery.kind.size and self._exchange_seen is None:
             few = FewMessages(messages.row, messages.dst, linear(messages.w), messages.age)
             own, rule = FewModels(linear(self.w), self.age), self.rule()
 

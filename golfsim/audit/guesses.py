@@ -29,7 +29,8 @@ STEP = 0.05  # of ε, in the search for the first ε that is not rejected
 HALVINGS = 40
 FEWEST = 40  # canaries: with fewer, no part of them can show anything
 FEW = 4  # numbers per canary: then each of them alone is a score, too
-NOTHING = "nothing was released"
+NOTHING = "nothing was released"  # also in `golfsim.audit.auditing`
+
 
 
 def p_value(right: int, made: int, canaries: int, epsilon: float, delta: float = 0.0) -> float:

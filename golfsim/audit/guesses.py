@@ -32,7 +32,6 @@ FEW = 4  # numbers per canary: then each of them alone is a score, too
 NOTHING = "nothing was released"  # also in `golfsim.audit.auditing`
 
 
-
 def p_value(right: int, made: int, canaries: int, epsilon: float, delta: float = 0.0) -> float:
     """Return the largest probability of at least `right` right guesses under (ε, δ)-privacy: theorem 5.2.
 

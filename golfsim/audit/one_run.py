@@ -1,9 +1,9 @@
 """The audit with one run: canaries in the scenario as it is, each with one of two contents by a coin.
 
 A canary is one record, or all records of one node, whichever the guarantee protects. Its coin replaces this unit by the
-first content (“in”) or by the second one (“out”), so the data sets for two results of a coin are neighbours. The scenario
-then runs once, with its overlay, churn, losses and sizes. What is released about each canary serves to guess its coin,
-see `golfsim.audit.guesses`.
+first content (“in”) or by the second one (“out”), so the data sets for the two results of a coin are neighbours. The
+scenario then runs once, with its overlay, churn, losses and sizes. What is released about each canary serves to guess
+its coin, see `golfsim.audit.guesses`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from golfsim.core.kernels import kernel
 from golfsim.learning.kinds import Rule, learner_of, with_room
 from golfsim.learning.updates import Seen, reach_of, update
-from golfsim.privacy.noise import GAUSSIAN
 from golfsim.protocol.canaries import Canaries, closer
 from golfsim.protocol.records import Rows
 

@@ -380,7 +380,7 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         if self._sampling:
             self.sampled.publish(world.threads, records, rows)
             return
-        config, kind = self.config, self.config.noise_kind
+        kind = self.config.noise_kind
         publish = publish_joint if self._joint else publish_per_class
 
         def run(lo: int, hi: int) -> None:

@@ -49,9 +49,7 @@ def test_the_probability_is_that_of_the_theorem_with_the_maximum_over_all_i(righ
     chance = math.e / (1 + math.e)
 
     def at_least(v):
-        return sum(
-            math.comb(made, k) * chance**k * (1 - chance) ** (made - k) for k in range(max(v, 0), made + 1)
-        )
+        return sum(math.comb(made, k) * chance**k * (1 - chance) ** (made - k) for k in range(max(v, 0), made + 1))
 
     worst = max((at_least(right - i) - at_least(right)) / i for i in range(1, canaries + 1))
     expected = min(1.0, at_least(right) + 2 * canaries * delta * worst)
@@ -133,4 +131,9 @@ def test_no_bound_exceeds_what_this_number_of_canaries_can_show(rng):
     coins = rng.random(400) < 0.5
     found = guesses.guessed(coins[:, None].astype(float), coins, 0.05)
     assert found.right == found.made
-    assert 0 < found.bound <= guesses.ceiling(400, 0.05) == pytest.approx(math.log(0.05 ** (1 / 200) / (1 - 0.05 ** (1 / 200))))
+    assert (
+        0
+        < found.bound
+        <= guesses.ceiling(400, 0.05)
+        == pytest.approx(math.log(0.05 ** (1 / 200) / (1 - 0.05 ** (1 / 200))))
+    )

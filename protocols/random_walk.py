@@ -264,7 +264,7 @@ class Walk(Descent[C]):
     accepts = frozenset({"loss", "delay", "partition"})
     at_nodes = False
     batches = True
-    views = True
+    seen_in_part = True
     metrics: ClassVar[tuple[Metric, ...]] = (
         *Descent.metrics,
         Metric("walkers", "The number of walkers that are not lost.", "walkers"),

@@ -203,7 +203,9 @@ def _watched(scenario: Scenario, layers: Layers, unit: Unit, number: int, view: 
     def prepare(built: Built) -> None:
         assert built.raw is not None
         placed = place(built.raw, scenario.seed, unit, number, contents(built.raw, layers), view.observers)
-        coins.append(rng.uniform(rng.key(scenario.seed, "audit", "coin"), np.arange(placed.node.size)) < 0.5)
+        coins.append(
+            rng.uniform(rng.key(scenario.seed, "audit", "coin"), np.arange(placed.node.size, dtype=np.int32)) < 0.5
+        )
         placed.plant(built.raw.rows, coins[0])
         for name in layers:
             built.layers[name].watch(placed)
@@ -220,7 +222,7 @@ def _watched(scenario: Scenario, layers: Layers, unit: Unit, number: int, view: 
 
 def _refuse_public(layers: Layers, view: View) -> None:
     for name, layer in layers.items():
-        if not layer.views:
+        if not layer.seen_in_part:
             what = f"all nodes see everything that “{name}” releases, so there is no view of {view.name} alone"
             raise UserError(what, key="--view", hint=f"use --view {EVERYBODY}", docs="privacy")
 
@@ -239,7 +241,7 @@ def place(
     unit : str
         “record”: a canary is the first record of its node; “node”: all its records.
     number : int
-        The number of canaries; fewer if not so many nodes have records.
+        The number of canaries; at most one per node that has records.
     content : tuple of Content
         The two contents of a canary.
     observers : int, optional

@@ -64,10 +64,13 @@ def audit(
     else:
         from rich.console import Console
 
-        both = isinstance(found, with_canaries.OneRun)
-        table = with_canaries.rendered(found) if both else auditing.rendered(found)
-        Console(highlight=False).print(table)
-        print(with_canaries.summary(found) if both else auditing.summary(found))
+        console = Console(highlight=False)
+        if isinstance(found, with_canaries.OneRun):
+            console.print(with_canaries.rendered(found))
+            print(with_canaries.summary(found))
+        else:
+            console.print(auditing.rendered(found))
+            print(auditing.summary(found))
     if found.broken:
         raise typer.Exit(1)
 

@@ -249,7 +249,7 @@ class Descent(Learner[D]):
 
         For some observers only, return the coordinates of what they receive in which a canary can differ.
         """
-        if self._canaries is None or not hasattr(self, "_kept") or not self._kept.count.any():
+        if self._canaries is None or not hasattr(self, "_kept") or not self._kept.kept.any():
             return None
         if self._arrivals is not None:
             return self._arrivals.evidence(self._canaries)

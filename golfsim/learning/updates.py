@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     """The first updates at some nodes, for audits: the model that was received, and what was made of it."""
 
     place: NDArray[np.int32]  # of each node among those that are watched, or −1; empty: no node is watched
-    count: NDArray[np.int32]  # [watched]: the number of updates that were kept
+    kept: NDArray[np.int32]  # [watched]: the number of updates that were kept
     age: NDArray[np.int32]  # [watched, updates]: of the received model
     before: NDArray[np.float32]  # [watched, updates, rows, features]
     after: NDArray[np.float32]
@@ -533,15 +533,15 @@ def keep_seen(seen, node, w, start, age, out):
         The model after the update.
     """
     place = seen.place[node]
-    if place < 0 or seen.count[place] == seen.age.shape[1]:
+    if place < 0 or seen.kept[place] == seen.age.shape[1]:
         return
-    number = seen.count[place]
+    number = seen.kept[place]
     seen.age[place, number] = age
     for m in range(out.shape[0]):
         for f in range(out.shape[1]):
             seen.before[place, number, m, f] = w[start + m, f]
             seen.after[place, number, m, f] = out[m, f]
-    seen.count[place] += 1
+    seen.kept[place] += 1
 
 
 @leaf

@@ -6,8 +6,6 @@ content of the canary and from the other.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +40,7 @@ def update_again(seen, number, nodes, rows, rule, out):
     """
     rule = with_room(rule)
     for place in range(nodes.size):
-        if number < seen.count[place]:
+        if number < seen.kept[place]:
             update(seen.before[place, number], 0, seen.age[place, number], rows, nodes[place], rule, out[place])
 
 
@@ -70,8 +68,8 @@ def closer_updates(seen: Seen, canaries: Canaries, rows: Rows, rule: Rule, kind:
         The kind of noise.
     """
     found, sides = np.zeros((canaries.node.size, 1)), canaries.candidates(rows)
-    for number in range(int(seen.count.max(initial=0))):
-        there = np.flatnonzero(seen.count > number)
+    for number in range(int(seen.kept.max(initial=0))):
+        there = np.flatnonzero(seen.kept > number)
         clean = []
         for side in sides:
             out = np.zeros_like(seen.after[:, 0])
@@ -94,7 +92,7 @@ class Arrivals:
         assert canaries.observers is not None
         self.observes = np.zeros(nodes, np.bool_)
         self.observes[canaries.observers] = True
-        self.found = np.zeros(seen.after[:, 0].shape)
+        self.found: Floats = np.zeros(seen.after[:, 0].shape)
         self._there = np.zeros(canaries.node.size, np.bool_)
         self._seen = seen
         self._known: dict[int, Floats] = {}  # the model of each walker when it last was at an observer
@@ -103,7 +101,7 @@ class Arrivals:
     def receive(self, sender: int, age: int, w: Floats, own_age: int, own: Floats) -> None:
         """Let an observer receive a model from a node."""
         place = int(self._seen.place[sender])
-        if place >= 0 and self._seen.count[place] and not self._there[place]:
+        if place >= 0 and self._seen.kept[place] and not self._there[place]:
             self._keep(place, age * w - own_age * own)
 
     def _keep(self, place: int, moved: Floats) -> None:
@@ -120,7 +118,7 @@ class Arrivals:
     def visit(self, walker: int, node: int) -> None:
         """Note that a walker has visited a node."""
         place = int(self._seen.place[node])
-        if place >= 0 and self._seen.count[place] and not self._there[place]:
+        if place >= 0 and self._seen.kept[place] and not self._there[place]:
             noted = self._visited.setdefault(walker, [])
             if place not in noted:
                 noted.append(place)
@@ -129,5 +127,5 @@ class Arrivals:
         """Return the coordinates of these models in which a canary can differ: [canaries, numbers]."""
         features = canaries.inside.x.size
         axes = np.flatnonzero((canaries.inside.x != 0) | (canaries.outside.x != 0))
-        shown: Any = self.found[:, :, axes] if self.found.shape[2] == features else self.found
+        shown = self.found[..., axes] if self.found[0].shape[-1] == features else self.found
         return np.asarray(shown.reshape(len(self.found), -1), np.float64)

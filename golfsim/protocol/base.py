@@ -109,7 +109,9 @@ class Protocol(Stateful, Generic[C]):
 
     Config: ClassVar[type[LayerConfig]] = LayerConfig
     accepts: ClassVar[frozenset[str]] = frozenset()  # the faults that its messages may have: loss, delay, partition
-    views: ClassVar[bool] = False  # `evidence` can be what some nodes receive; otherwise everything released is public
+    seen_in_part: ClassVar[bool] = (
+        False  # `evidence` can be what some nodes receive; otherwise everything released is public
+    )
     repeats: ClassVar[bool] = False  # it may take several turns per cycle: all its draws belong to a turn
     overlaps: ClassVar[bool] = False  # its turn uses only its own arrays, which other layers read only in their turns
     secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect records

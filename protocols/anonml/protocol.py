@@ -520,7 +520,7 @@ class AnonML(Learner[AnonMLConfig]):
         for rows, sign in zip(canaries.candidates(self.config.records.rows), (1, -1), strict=True):
             cell = self._questions.cells(rows, record, self._question[sent], self.search.cuts)
             difference += sign * bits[np.arange(sent.size), cell]
-        return np.bincount(self._sender[sent], difference, nodes)[canaries.node][:, None]
+        return np.asarray(np.bincount(self._sender[sent], difference, nodes)[canaries.node][:, None], np.float64)
 
     def audited(self) -> Audited:
         """Return an audit of one peer with numeric features that sends its packets directly to the aggregator.

@@ -71,7 +71,7 @@ class Golf(Descent[GolfConfig]):
     Config = GolfConfig
     repeats = True
     batches = True
-    views = True
+    seen_in_part = True
     accepts = frozenset({"loss", "delay", "partition"})
     metrics = (
         *Descent.metrics,

@@ -211,6 +211,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self._allocate(world, self._room)
         self._seconds = 0.0
         self._keys = self.key("mask.own"), self.key("mask.pair")
+        self._set_up_audit(world)
 
     def _measure(self, nodes: int) -> None:
         """Compute the shape of a model, the largest number of published models, and the room for them at a node."""

@@ -529,6 +529,8 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         """Return exact fits at the nodes of canaries, with λ as it was used: with their first content, and second."""
         nodes, found = canaries.node, []
         lam = np.where(self.lam[nodes] > 0, self.lam[nodes], 1.0)
+        if self.config.lam == "cv":  # chosen by the records of each node, and not released
+            lam = np.full(nodes.size, np.median(self.lam[self.lam > 0]) if self.lam.any() else 1.0)
         for side in canaries.candidates(self.config.records.rows):
             rows, models = self._with_zero_label(side), self.config.records.models
             if self.config.penalty == "lasso":

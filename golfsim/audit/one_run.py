@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Layers = dict[str, Protocol[Any]]
 EVERYBODY, NODE = "everybody", "node"
+USUAL = 1000  # canaries
 
 
 class View(NamedTuple):
@@ -113,7 +114,7 @@ class Watched(NamedTuple):
 def audit(
     scenario: Scenario,
     *,
-    canaries: int = 1000,
+    canaries: int = USUAL,
     seed: int | None = None,
     confidence: float = 0.95,
     every_point: bool = False,

@@ -28,15 +28,16 @@ def audit(
         bool, typer.Option("--one-run", help="Run the scenario once as it is, with canaries at many nodes.")
     ] = False,
     canaries: Annotated[
-        int, typer.Option(min=40, help="With --one-run: number of canaries, at most one per node.")
-    ] = 1000,
+        int | None,
+        typer.Option(min=40, help="With --one-run: number of canaries, at most one per node. Default: 1000."),
+    ] = None,
     view: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="everybody|node|'N colluders'",
-            help="With --one-run: who observes: everybody, one node, or N nodes that collude.",
+            help="With --one-run: who observes: everybody (default), one node, or N nodes that collude.",
         ),
-    ] = "everybody",
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
@@ -51,12 +52,16 @@ def audit(
     from golfsim.runs import single
     from golfsim.scenario.model import Scenario
 
+    if not one_run and (canaries is not None or view is not None):
+        raise UserError("--canaries and --view belong to the audit with one run", hint="add --one-run", docs="privacy")
     scenario = Scenario.load(file, set_)
     how: dict[str, Any] = {"seed": seed, "confidence": confidence, "every_point": every_point}
     found: auditing.Audit | with_canaries.OneRun
     with single.telling(scenario):
         if one_run:
-            found = with_canaries.audit(scenario, canaries=canaries, view=view, **how)
+            found = with_canaries.audit(
+                scenario, canaries=canaries or with_canaries.USUAL, view=view or with_canaries.EVERYBODY, **how
+            )
         else:
             found = auditing.audit(scenario, runs=runs, **how)
     if json_:

@@ -19,7 +19,7 @@ from golfsim.learning.loading import Learns
 from golfsim.learning.many import many_scores, refuse_several_updates
 from golfsim.learning.online import Shape
 from golfsim.learning.updates import Noise, Seen, scores_of
-from golfsim.learning.watching import MOST, Arrivals, closer_updates
+from golfsim.learning.watching import LARGEST_KEPT, MOST, Arrivals, closer_updates
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.privacy.noise import LAPLACE
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
@@ -239,7 +239,8 @@ class Descent(Learner[D]):
         if self.config.learner.batched:
             what = "the audit with one run does not see the updates of a PyTorch module"
             raise UserError(what, key=f"{self.name}.learner", hint="audit without --one-run", docs="privacy")
-        self._kept = Seen.at(self._canaries.node, world.nodes, min(updates, MOST), self.w.shape[1:])
+        room = LARGEST_KEPT // max(1, 2 * self.w[0].nbytes * self._canaries.node.size)
+        self._kept = Seen.at(self._canaries.node, world.nodes, max(1, min(updates, MOST, room)), self.w.shape[1:])
         if self._canaries.observers is not None:
             self._arrivals = Arrivals(self._canaries, self._kept, world.nodes)
         return noise._replace(seen=self._kept)

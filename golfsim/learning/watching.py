@@ -16,7 +16,8 @@ from golfsim.protocol.canaries import Canaries, closer
 from golfsim.protocol.records import Rows
 
 Floats = NDArray[np.float64]
-MOST = 8  # updates per canary that are kept
+MOST = 8  # updates per canary that are kept,
+LARGEST_KEPT = 2**30  # if they take no more bytes than this; one is always kept
 
 
 @kernel

@@ -530,7 +530,8 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
         nodes, found = canaries.node, []
         lam = np.where(self.lam[nodes] > 0, self.lam[nodes], 1.0)
         if self.config.lam == "cv":  # chosen by the records of each node, and not released
-            lam = np.full(nodes.size, np.median(self.lam[self.lam > 0]) if self.lam.any() else 1.0)
+            n = (self.stop - self.first)[nodes].astype(float)
+            lam = self.config.as_mean(np.full(nodes.size, float(np.median(self.config.choices))), np.maximum(n, 1))
         for side in canaries.candidates(self.config.records.rows):
             rows, models = self._with_zero_label(side), self.config.records.models
             if self.config.penalty == "lasso":

@@ -56,7 +56,8 @@ class GradientPerturbation(Walk[GradientPerturbationConfig]):
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon, config.rule, config.records.models)
         self.ledger = Ledger(config.schedule, spent, units, config.delta or 0.0)
-        self._noise = Noise(True, config.noise_kind, config.unit == "record", self.key("noise"))
+        noise = Noise(True, config.noise_kind, config.unit == "record", self.key("noise"))
+        self._noise = self.watched(noise, world, visits_of(config.schedule))
 
     def memory(self, world: World) -> int:
         """Return the bytes of the walks and of the ledger."""

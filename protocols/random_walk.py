@@ -313,6 +313,7 @@ class Walk(Descent[C]):
     accepts = frozenset({"loss", "delay", "partition"})
     at_nodes = False
     batches = True
+    seen_in_part = True
     metrics: ClassVar[tuple[Metric, ...]] = (
         *Descent.metrics,
         Metric("walkers", "The number of walkers that are not lost.", "walkers"),
@@ -350,6 +351,7 @@ class Walk(Descent[C]):
         self._hop_key, self._start_key, self._tour_key = self.key("hop"), self.key("start"), self.key("tour")
         self._no_budget = Budget(0, 0, 0.0, np.zeros(0, np.int32))
         self._exposure: Exposure | None = None
+        self._no_noise = self.watched(Noise(False, 0, False, np.uint64(0)), world)
 
     def memory(self, world: World) -> int:
         """Return the bytes of the models, the tokens and their paths."""
@@ -360,7 +362,7 @@ class Walk(Descent[C]):
 
     def _privacy(self) -> tuple[Noise, Budget]:
         """Return no noise and an empty budget."""
-        return Noise(False, 0, False, np.uint64(0)), self._no_budget
+        return self._no_noise, self._no_budget
 
     def step(self, world: World) -> None:
         """Start walks, move every walker, and update its model at the nodes it visits."""
@@ -380,7 +382,10 @@ class Walk(Descent[C]):
                     hop_of_all, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail
                 )
         else:
-            visit(path, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail)
+            for hops in (path,) if self._arrivals is None else np.split(path, path.shape[1], axis=1):
+                self._show(hops, before=True)
+                visit(hops, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail)
+                self._show(hops, before=False)
         if self.config.restart == "resend":
             np.copyto(self.at, self.held, where=self._gone())
 
@@ -392,6 +397,16 @@ class Walk(Descent[C]):
             raise UserError(what, key="observe.attacks", hint=hint, docs="privacy")
         self._exposure = exposure
         return True
+
+    def _show(self, hops: NDArray[np.int32], before: bool) -> None:
+        """Let the observers of an audit, if there are any, see tokens before a hop; note where tokens were after it."""
+        arrivals = self._arrivals
+        for walker in np.flatnonzero(hops[:, 0] >= 0) if arrivals is not None else ():
+            node = int(hops[walker, 0])
+            if before and arrivals is not None and arrivals.observes[node]:
+                arrivals.arrive(int(walker), int(self.age[walker]), self.w[walker])
+            elif not before and arrivals is not None:
+                arrivals.visit(int(walker), node)
 
     def _visit_together(self, path: NDArray[np.int32], rows: Rows, tail: Tail, threads: int) -> None:
         """Visit nodes as the kernel `visit` does, with a learner that updates many models at once."""

@@ -31,6 +31,7 @@ from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, GammaNorm, Gaussian, Guarantee
 from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE, add_noise
 from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
+from golfsim.protocol.canaries import Canaries, closer
 from golfsim.protocol.learner import Learner, score
 from golfsim.protocol.records import Published, Records, Rows, longest, ranges, refuse_unfit
 
@@ -535,6 +536,45 @@ class RegularisedErm(Learner[RegularisedErmConfig]):
     def released(self) -> NDArray[np.float64]:
         """Return the noisy models and the chosen λ; without noise no model leaves its node."""
         return np.concatenate([self.w.ravel(), self.choice]) if self._noisy else np.empty(0)
+
+    def evidence(self) -> Floats | None:
+        """Return how much closer the model at each canary is to a fit with its first content; and the chosen λ."""
+        canaries = self._canaries
+        if canaries is None or not self._noisy:
+            return None
+        inside, outside = self.candidates(canaries)
+        laplace = self.config.noise == "output" and self.config.rule == "as-published" and self.config.penalty == "l2"
+        found = closer(
+            self.w[canaries.node],
+            inside,
+            outside,
+            GAUSSIAN if self.config.gaussian else LAPLACE if laplace else GAMMA_NORM,
+        )
+        return np.stack([found, self.choice[canaries.node].astype(float)], axis=1)
+
+    def candidates(self, canaries: Canaries) -> tuple[Weights, Weights]:
+        """Return exact fits at the nodes of canaries, with λ as it was used: with their first content, and second."""
+        nodes, found = canaries.node, []
+        lam = np.where(self.lam[nodes] > 0, self.lam[nodes], 1.0)
+        if self.config.lam == "cv":  # chosen by the records of each node, and not released
+            n = (self.stop - self.first)[nodes].astype(float)
+            lam = self.config.as_mean(np.full(nodes.size, float(np.median(self.config.choices))), np.maximum(n, 1))
+        for side in canaries.candidates(self.config.records.rows):
+            rows, models = self._with_zero_label(side), self.config.records.models
+            if self.config.penalty == "lasso":
+                w = erm.fit_with_lasso(nodes, rows, models, self._loss, lam, self._solver)
+            else:
+                w = erm.fit(nodes, rows, models, self._loss, lam + self._ridge(nodes, rows), solver=self._solver)
+            found.append(w)
+        return found[0], found[1]
+
+    def _ridge(self, nodes: Nodes, rows: Rows) -> Floats:
+        """Return Δ, which a perturbed objective adds to λ."""
+        config, n = self.config, (rows.stop - rows.first)[nodes].astype(float)
+        if config.noise != "objective" or config.rule == "as-published":
+            return np.zeros(nodes.size)
+        epsilon = (1 - COVER) * (config.epsilon or math.inf) / config.refits / config.records.models
+        return objective_2011(epsilon, self._loss.curvature, n, self.lam[nodes]).delta
 
     def disclosure(self) -> Disclosure:
         """Return that each node releases its noisy model."""

@@ -34,7 +34,7 @@ class Network:
 
     def __init__(self, scenario: Scenario) -> None:
         everything = scenario.stack(scenario.seed, RawRecords.stand_in() if scenario.data else None)
-        self.private = [name for name, layer in everything.items() if layer.touches_private_data and _audible(layer)]
+        self.private = [name for name, layer in everything.items() if layer.touches_private_data and audible(layer)]
         needed = {name for each in self.private for name in with_layers_below(everything[each])}
         wanted = {name: everything[name].audited() for name in everything if name in needed}
         self.scenario = _with_changes(scenario, everything, wanted) if needed else scenario
@@ -99,7 +99,7 @@ class Network:
         }
 
 
-def _audible(layer: Protocol[Any]) -> bool:
+def audible(layer: Protocol[Any]) -> bool:
     """Return whether a layer learns classes, as the records of an audit have them; refuse others that state an ε."""
     if getattr(layer, "task", "classes") in ("classes", "clusters"):
         return True

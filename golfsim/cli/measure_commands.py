@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,28 +24,58 @@ def audit(
         bool,
         typer.Option("--every-point", help="Audit all points of a sweep, including those that differ only in numbers."),
     ] = False,
+    one_run: Annotated[
+        bool, typer.Option("--one-run", help="Run the scenario once as it is, with canaries at many nodes.")
+    ] = False,
+    canaries: Annotated[
+        int | None,
+        typer.Option(min=40, help="With --one-run: number of canaries, at most one per node. Default: 1000."),
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            metavar="everybody|node|'N colluders'",
+            help="With --one-run: who observes: everybody (default), one node, or N nodes that collude.",
+        ),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     set_: Set = [],  # noqa: B006 - typer wants a plain default
 ) -> None:
     """Estimate an empirical lower bound on the ε of a private strategy, and compare it with the stated ε.
 
     The private layers run many times in a network of a few nodes, on data sets that differ in one record (or node).
-    The exit status is 1 if a lower bound exceeds the stated ε.
+    With --one-run the scenario runs once as it is, with a canary at each of many nodes. The exit status is 1 if a lower
+    bound exceeds the stated ε.
     """
     from golfsim.audit import auditing
+    from golfsim.audit import one_run as with_canaries
     from golfsim.runs import single
     from golfsim.scenario.model import Scenario
 
+    if not one_run and (canaries is not None or view is not None):
+        raise UserError("--canaries and --view belong to the audit with one run", hint="add --one-run", docs="privacy")
     scenario = Scenario.load(file, set_)
+    how: dict[str, Any] = {"seed": seed, "confidence": confidence, "every_point": every_point}
+    found: auditing.Audit | with_canaries.OneRun
     with single.telling(scenario):
-        found = auditing.audit(scenario, runs=runs, seed=seed, confidence=confidence, every_point=every_point)
+        if one_run:
+            found = with_canaries.audit(
+                scenario, canaries=canaries or with_canaries.USUAL, view=view or with_canaries.EVERYBODY, **how
+            )
+        else:
+            found = auditing.audit(scenario, runs=runs, **how)
     if json_:
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False))
     else:
         from rich.console import Console
 
-        Console(highlight=False).print(auditing.rendered(found))
-        print(auditing.summary(found))
+        console = Console(highlight=False)
+        if isinstance(found, with_canaries.OneRun):
+            console.print(with_canaries.rendered(found))
+            print(with_canaries.summary(found))
+        else:
+            console.print(auditing.rendered(found))
+            print(auditing.summary(found))
     if found.broken:
         raise typer.Exit(1)
 

@@ -18,8 +18,10 @@ from golfsim.learning.lambda_choice import published_lambda
 from golfsim.learning.loading import Learns
 from golfsim.learning.many import many_scores, refuse_several_updates
 from golfsim.learning.online import Shape
-from golfsim.learning.updates import scores_of
+from golfsim.learning.updates import Noise, Seen, scores_of
+from golfsim.learning.watching import LARGEST_KEPT, MOST, Arrivals, closer_updates
 from golfsim.privacy.mechanisms import Guarantee
+from golfsim.privacy.noise import LAPLACE
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, Tie, score
 from golfsim.protocol.overlay import Overlay
@@ -229,6 +231,32 @@ class Descent(Learner[D]):
             )
         if self.config.learner.batched:
             refuse_several_updates(self.config.learner, self.name)
+
+    def watched(self, noise: Noise, world: World, updates: int = 1) -> Noise:
+        """Return this perturbation, which also keeps the first updates at the nodes of canaries; call in `setup`."""
+        self._arrivals: Arrivals | None = None
+        if self._canaries is None:
+            return noise
+        if self.config.learner.batched:
+            what = "the audit with one run does not see the updates of a PyTorch module"
+            raise UserError(what, key=f"{self.name}.learner", hint="audit without --one-run", docs="privacy")
+        room = LARGEST_KEPT // max(1, 2 * self.w[0].nbytes * self._canaries.node.size)
+        self._kept = Seen.at(self._canaries.node, world.nodes, max(1, min(updates, MOST, room)), self.w.shape[1:])
+        if self._canaries.observers is not None:
+            self._arrivals = Arrivals(self._canaries, self._kept, world.nodes)
+        return noise._replace(seen=self._kept)
+
+    def evidence(self) -> NDArray[np.float64] | None:
+        """Return how much closer the updates at each canary are to those with its first content.
+
+        For some observers only, return the coordinates of what they receive in which a canary can differ.
+        """
+        if self._canaries is None or not hasattr(self, "_kept") or not self._kept.kept.any():
+            return None
+        if self._arrivals is not None:
+            return self._arrivals.evidence(self._canaries)
+        kind = getattr(self.config, "noise_kind", LAPLACE)
+        return closer_updates(self._kept, self._canaries, self.config.records.rows, self.rule(), kind)
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of the records that the layer learns from."""

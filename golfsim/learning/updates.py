@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numba.extending import overload
+from numpy.typing import NDArray
 
 from golfsim.core.kernels import OVERLOADED, inlined, leaf
 from golfsim.core.simd import fused
@@ -29,6 +30,27 @@ if TYPE_CHECKING:
     from golfsim.protocol.records import Records
 
 
+class Seen(NamedTuple):
+    """The first updates at some nodes, for audits: the model that was received, and what was made of it."""
+
+    place: NDArray[np.int32]  # of each node among those that are watched, or −1; empty: no node is watched
+    kept: NDArray[np.int32]  # [watched]: the number of updates that were kept
+    age: NDArray[np.int32]  # [watched, updates]: of the received model
+    before: NDArray[np.float32]  # [watched, updates, rows, features]
+    after: NDArray[np.float32]
+
+    @classmethod
+    def at(cls, nodes: NDArray[np.int32], of: int, updates: int, shape: tuple[int, ...]) -> Seen:
+        """Return the memory for the first updates at some of `of` nodes, of models of this shape."""
+        place = np.full(of, -1, np.int32)
+        place[nodes] = np.arange(nodes.size)
+        models = [np.zeros((nodes.size, updates, *shape), np.float32) for _ in range(2)]
+        return cls(place, np.zeros(nodes.size, np.int32), np.zeros((nodes.size, updates), np.int32), *models)
+
+
+UNSEEN = Seen.at(np.zeros(0, np.int32), 0, 0, (0, 0))
+
+
 class Noise(NamedTuple):
     """The perturbation of gradients."""
 
@@ -36,6 +58,7 @@ class Noise(NamedTuple):
     kind: int  # of `golfsim.privacy.noise`
     per_record: bool  # the unit is a record: the sensitivity of the mean over k records is k times smaller
     key: np.uint64
+    seen: Seen = UNSEEN
 
 
 Sharing = Literal["shared", "as-coded"]
@@ -491,6 +514,37 @@ def _compiled_noisy_update(w, start, age, rows, node, rule, noise, budget, epsil
 
 
 @leaf
+def keep_seen(seen, node, w, start, age, out):
+    """Keep an update at a watched node.
+
+    Parameters
+    ----------
+    seen : Seen
+        What is kept; changed in place.
+    node : int
+        The node.
+    w : array of float32, shape (rows, features)
+        The models.
+    start : int
+        The first row of the model that was received.
+    age : int
+        The age of this model.
+    out : array of float32, shape (models, features)
+        The model after the update.
+    """
+    place = seen.place[node]
+    if place < 0 or seen.kept[place] == seen.age.shape[1]:
+        return
+    number = seen.kept[place]
+    seen.age[place, number] = age
+    for m in range(out.shape[0]):
+        for f in range(out.shape[1]):
+            seen.before[place, number, m, f] = w[start + m, f]
+            seen.after[place, number, m, f] = out[m, f]
+    seen.kept[place] += 1
+
+
+@leaf
 def learn(w, start, age, rows, node, rule, noise, budget, out):
     """Write an updated model into `out` and return its age; spend budget and perturb the gradient if `noise` is on.
 
@@ -522,8 +576,12 @@ def learn(w, start, age, rows, node, rule, noise, budget, out):
         copy_model(w, start, out)
         return age
     if epsilon < np.inf:
-        return noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out)
-    return update(w, start, age, rows, node, rule, out)
+        new_age = noisy_update(w, start, age, rows, node, rule, noise, budget, epsilon, out)
+    else:
+        new_age = update(w, start, age, rows, node, rule, out)
+    if noise.seen.place.size > 0:
+        keep_seen(noise.seen, node, w, start, age, out)
+    return new_age
 
 
 @leaf
@@ -552,7 +610,7 @@ def learn_in_place(w, start, age, rows, node, rule, noise, budget, fresh):
         Temporary memory for the new model of a mini-batch or with noise, which needs the old model, too.
     """
     first, stop, models = rows.first[node], rows.stop[node], fresh.shape[0]
-    if noise.on or (stop - first > 1 and not rule.one_by_one):
+    if noise.on or noise.seen.place.size > 0 or (stop - first > 1 and not rule.one_by_one):
         age = learn(w, start, age, rows, node, rule, noise, budget, fresh)
         keep_model(fresh, w, start)
         return age

@@ -20,6 +20,7 @@ from golfsim.privacy.mechanisms import Central, Guarantee
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
+    from golfsim.protocol.canaries import Canaries
 
 T = TypeVar("T")
 
@@ -108,6 +109,9 @@ class Protocol(Stateful, Generic[C]):
 
     Config: ClassVar[type[LayerConfig]] = LayerConfig
     accepts: ClassVar[frozenset[str]] = frozenset()  # the faults that its messages may have: loss, delay, partition
+    seen_in_part: ClassVar[bool] = (
+        False  # `evidence` can be what some nodes receive; otherwise everything released is public
+    )
     repeats: ClassVar[bool] = False  # it may take several turns per cycle: all its draws belong to a turn
     overlaps: ClassVar[bool] = False  # its turn uses only its own arrays, which other layers read only in their turns
     secret: ClassVar[frozenset[str]] = frozenset({"noise"})  # purposes of draws that protect records
@@ -123,6 +127,7 @@ class Protocol(Stateful, Generic[C]):
         self._purpose_of: dict[Any, str] = {}  # the purposes of the keys that it has asked for
         self._turn = 0  # the number of the turn within this cycle
         self._folder = folder  # where relative paths of the scenario begin
+        self._canaries: Canaries | None = None  # what an audit watches
 
     @classmethod
     def kind(cls) -> str:
@@ -266,6 +271,18 @@ class Protocol(Stateful, Generic[C]):
     def audited(self) -> Audited:
         """Return what an audit has to run to see everything that the layer releases."""
         return Audited()
+
+    def watch(self, canaries: Canaries) -> None:
+        """Keep what `evidence` needs of these canaries; called before `setup`."""
+        self._canaries = canaries
+
+    def evidence(self) -> NDArray[np.float64] | None:
+        """Return the numbers [canaries, numbers] that were released about each watched canary.
+
+        They depend on released numbers and on what an attacker knows: everything except the noise and the content of
+        the canaries. None: the layer does not state which of its released numbers belong to which record.
+        """
+        return None
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the metrics of this layer, by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from golfsim.core.words import counted
 from golfsim.protocol.base import Protocol
 from golfsim.protocol.checking import check_layer, check_state
 from golfsim.scenario.model import Scenario
-from golfsim.sim.build import build
+from golfsim.sim.build import Built, build
 from golfsim.sim.events import of_scenario
 from golfsim.sim.invariants import Watch, check_models
 from golfsim.sim.log import Log
@@ -32,15 +32,25 @@ class Simulation:
         for cycle in Simulation(scenario):
             ...
 
-    With `paranoid` all invariants are checked after each cycle, see `golfsim.sim.invariants`.
+    With `paranoid` all invariants are checked after each cycle, see `golfsim.sim.invariants`. `prepare` may change the
+    parts of the run before the layers are set up.
     """
 
-    def __init__(self, scenario: Scenario, run: int = 1, threads: int = 1, paranoid: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        run: int = 1,
+        threads: int = 1,
+        paranoid: bool = False,
+        prepare: Callable[[Built], None] | None = None,
+    ) -> None:
         self.scenario = scenario
         self.run = run
         self.seed = scenario.seed + run - 1
         self.finished = False
         built = build(scenario, self.seed, run, threads)
+        if prepare:
+            prepare(built)
         self.world, self.raw, self.layers = built.world, built.raw, built.layers
         self.data_digest, self.features, self.scaling = built.digest, built.features, built.scaling
         self.observer = built.observer

@@ -503,6 +503,25 @@ class AnonML(Learner[AnonMLConfig]):
         bits[sent] = histograms.bits_of(words, longest)
         return np.concatenate([self.search.greater.ravel(), bits.ravel()])
 
+    def evidence(self) -> NDArray[np.float64] | None:
+        """Return in how many strings the bit of the first content is set more often than that of the second one.
+
+        Answers about cuts are not used: they have a small part of ε only.
+        """
+        canaries, nodes = self._canaries, self.record.size
+        if canaries is None or not self.opened:
+            return None
+        sent = np.flatnonzero((self._kind == HONEST) & (self.packets.sent > 0) & (self.record[self._sender] >= 0))
+        bits = histograms.bits_of(
+            histograms.words_of(self.key("noise"), 0, self._reports(sent), self._plan),
+            int(np.diff(self._plan.first).max()),
+        )
+        record, difference = self.record[self._sender[sent]].astype(np.int64), np.zeros(sent.size)
+        for rows, sign in zip(canaries.candidates(self.config.records.rows), (1, -1), strict=True):
+            cell = self._questions.cells(rows, record, self._question[sent], self.search.cuts)
+            difference += sign * bits[np.arange(sent.size), cell]
+        return np.asarray(np.bincount(self._sender[sent], difference, nodes)[canaries.node][:, None], np.float64)
+
     def audited(self) -> Audited:
         """Return an audit of one peer with numeric features that sends its packets directly to the aggregator.
 

@@ -18,6 +18,7 @@ from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import GammaNorm, Gaussian, Guarantee, Laplace, RandomResponse
 from golfsim.privacy.noise import LAPLACE, add_noise, respond
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
+from golfsim.protocol.canaries import closer
 from golfsim.protocol.moments import (
     Noise,
     Norm,
@@ -383,8 +384,8 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         if self._sampling:
             self.sampled.publish(world.threads, records, rows)
             return
-        config, kind = self.config, self.config.noise_kind
-        publish = publish_joint if config.mode == "joint" and self.models > 1 else publish_per_class
+        kind = self.config.noise_kind
+        publish = publish_joint if self._joint else publish_per_class
 
         def run(lo: int, hi: int) -> None:
             if self._folded:
@@ -476,11 +477,47 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         """Return what was published; in joint mode the blocks before they are combined, and symbols as bits."""
         if self._sampling:
             return self.sampled.released()
-        z: NDArray[np.float64] = self.z.astype(np.float64)
-        if self.config.mode == "joint" and self.models > 1:
-            z = z.reshape(-1, self.models, z.shape[1])
-            z = (z + z.sum(axis=1, keepdims=True) / (2 - self.models)) / 2
-        return np.concatenate([z.ravel(), self.label])
+        return np.concatenate([self._apart(self.z.astype(np.float64)).ravel(), self.label])
+
+    def evidence(self) -> NDArray[np.float64] | None:
+        """Return how much closer what is published of each canary is to its first content; symbols as bits."""
+        canaries = self._canaries
+        if canaries is None:
+            return None
+        records = canaries.records
+        if self._sampling:
+            return canaries.mean(self.sampled.counts(records))
+        clean = [self._without_noise(side, records) for side in canaries.candidates(self.config.records.rows)]
+        vectors = [self._apart(z)[records].astype(np.float64) for z in (self.z, clean[0][0], clean[1][0])]
+        numbers = [closer(vectors[0], vectors[1], vectors[2], self.config.noise_kind)]
+        if not self._folded:
+            label = self.label[records]
+            numbers.append((label == clean[0][1][records]) * 1.0 - (label == clean[1][1][records]))
+        return canaries.mean(np.stack(numbers, axis=1))
+
+    def _without_noise(
+        self, rows: Rows, records: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:  # fmt: skip
+        """Return what would be published of some records without noise."""
+        kind, key, z, label = self.config.noise_kind, self._noise_key, np.zeros_like(self.z), np.zeros_like(self.label)
+        none, sure = np.zeros(rows.label.size), np.ones(rows.label.size)
+        if self._folded:
+            publish = publish_joint if self._joint else publish_per_class
+            publish(records, 0, records.size, rows, self.models, kind, none, key, z)
+        else:
+            publish_label_and_features(
+                records, 0, records.size, rows, self._classes, kind, none, sure, key, z, label
+            )  # fmt: skip
+        return z, label
+
+    @property
+    def _joint(self) -> bool:
+        return self.config.mode == "joint" and self.models > 1
+
+    def _apart(self, z: NDArray[Any]) -> NDArray[Any]:
+        """Return the vectors of each record, [records, vectors, features], which have independent noise."""
+        z = z.reshape(-1, self.models if self._folded else 1, z.shape[1])
+        return (z + z.sum(axis=1, keepdims=True) / (2 - self.models)) / 2 if self._joint else z
 
     def guarantee(self) -> Guarantee:
         """Return ε per record or node: everything is published once. As coded, ε covers the features only."""

@@ -194,6 +194,14 @@ class Sampled(Stateful):
         bits[np.repeat(np.arange(ends.size), np.diff(ends, prepend=0)), named] = 1
         return bits.ravel()
 
+    def counts(self, records: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how many reports of each of these records name each symbol."""
+        named, ends = symbols_of(self.x, records)
+        report = np.repeat(np.arange(ends.size), np.diff(ends, prepend=0))
+        found = np.zeros((records.size, self._problem.values))
+        np.add.at(found, (report // self._samples, named), 1)
+        return found
+
     def precision(self) -> Precision:
         """Return how noisy the moments are.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
     from golfsim.learning.exposure import Exposure
     from golfsim.learning.kinds import Rule
+    from golfsim.learning.watching import Arrivals
     from golfsim.network.world import World
 
 TURN = 20  # bytes per node: receivers, what arrives, and the order of deliveries
@@ -76,6 +78,7 @@ class Golf(Descent[GolfConfig]):
     Config = GolfConfig
     repeats = True
     batches = True
+    seen_in_part = True
     accepts = frozenset({"loss", "delay", "partition"})
     metrics = (
         *Descent.metrics,
@@ -121,11 +124,15 @@ class Golf(Descent[GolfConfig]):
         units = config.records.rows.label.size if config.unit == "record" else world.nodes
         spent = spent_on_all(config.epsilon or 0.0, config.rule, config.records.models)
         self.ledger = Ledger(config.schedule, spent, units if private else 0, config.delta or 0.0)
-        self._noise = Noise(private, config.noise_kind, config.unit == "record", self.key("noise"))
+        noise = Noise(private, config.noise_kind, config.unit == "record", self.key("noise"))
+        self._noise = self.watched(noise, world, visits_of(config.schedule) if private else 1)
+        if self._arrivals is not None and config.message is not None:
+            what = "the audit does not see what a node receives if messages are packed"
+            raise UserError(what, key=f"{self.name}.message", hint="use --view everybody", docs="privacy")
         self._peer_key, self._part_key = self.key("peer"), self.key("part")
         usual = config.variant == "algorithm1" and not config.cache and config.clip is None and config.epsilon is None
         usual = usual and config.learner.linear and config.message is None
-        usual = usual and config.flow is None and config.accept == "all"
+        usual = usual and config.flow is None and config.accept == "all" and self._canaries is None
         self._exchange_seen: Exchange | None = None
         self._plain = usual and int(config.records.capacity().max(initial=0)) <= 1
 
@@ -472,8 +479,24 @@ class Golf(Descent[GolfConfig]):
 
         if self._exchange_seen is not None:
             self._follow(self._exchange_seen, run, messages, how.rule)
-            return
-        as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
+        elif self._arrivals is not None:
+            self._receive_in_view(self._arrivals, run, messages)
+        else:
+            as_if_one_by_one(threads, run, len(self.w), messages.row if live else None, messages.dst)
+
+    def _receive_in_view(
+        self, arrivals: Arrivals, run: Callable[[NDArray[np.int32], int, int], None], messages: Messages
+    ) -> None:
+        """Receive messages one after the other, and note those that arrive at an observer of an audit."""
+        events, rows = np.arange(messages.dst.size, dtype=np.int32), self.w.shape[1]
+        begin = 0
+        for event in np.flatnonzero(arrivals.observes[messages.dst]):
+            run(events, begin, int(event))
+            begin, row, node = int(event), int(messages.row[event]), int(messages.dst[event])
+            sent = messages.w[row * rows : (row + 1) * rows].astype(np.float64)
+            own = self.w[node].astype(np.float64)
+            arrivals.receive(int(messages.sender[event]), int(messages.age[row]), sent, int(self.age[node]), own)
+        run(events, begin, events.size)
 
     def expose(self, exposure: Exposure, world: World) -> bool:
         """Add what attackers see of records from now on: models that they send, and those that come back."""

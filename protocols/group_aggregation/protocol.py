@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee
 from golfsim.privacy.noise import GAMMA_NORM, GAUSSIAN, LAPLACE
 from golfsim.protocol.base import Audited, Disclosure, Layer, LayerConfig
+from golfsim.protocol.canaries import closer
 from golfsim.protocol.learner import Learner, classify
 from golfsim.protocol.overlay import Overlay
 from golfsim.protocol.records import Published, longest, refuse_unfit
@@ -251,6 +253,7 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         self._allocate(world, self._room)
         self._seconds = 0.0
         self._keys = self.key("mask.own"), self.key("mask.pair")
+        self._set_up_audit(world)
 
     def _measure(self, nodes: int) -> None:
         """Compute the shape of a model, the largest number of published models, and the room for them at a node."""
@@ -506,6 +509,8 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
             elif config.trust == "honest":
                 kind = SHARE
             perturb_models(senders, world.cycle, kind, scale, honest, self.key("noise"), w)
+        if config.trust == "none":
+            self._show(senders, w, [senders[:0]] * senders.size)
         return w
 
     def _moves(self, nodes: Nodes) -> NDArray[np.float64]:
@@ -554,7 +559,14 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         mean = (sums / groups.number(arrived)[:, None]).reshape(-1, *self._shape)
         if self.config.trust in ("curator", "as-published") and self._noisy:
             self._add_noise(world, groups.less(arrived), mean)
+        if self.config.trust != "none":
+            self._show_means(groups.less(arrived), mean)
         return mean
+
+    def _show_means(self, groups: Groups, mean: NDArray[np.float64]) -> None:
+        for number, (first, stop) in enumerate(pairwise(groups.edges)):
+            members = groups.members[first:stop]
+            self._show(members, np.broadcast_to(mean[number], (members.size, *self._shape)), [members] * members.size)
 
     def _sums(self, groups: Groups, arrived: NDArray[np.bool_]) -> NDArray[np.float64]:
         if self.config.sum == "plain":
@@ -705,6 +717,45 @@ class GroupAggregation(Learner[GroupAggregationConfig]):
         if self.config.trust == "none":
             return self.upload.ravel().astype(np.float64)
         return self.published.ravel().astype(np.float64)
+
+    def evidence(self) -> NDArray[np.float64] | None:
+        """Return how much closer the first model or mean with a canary is to a fit with its first content.
+
+        If nobody is trusted, it is what the member sends: all other members together could compute it. Otherwise it is
+        the mean of its group without the models of the others, where other canaries count half with either content.
+        """
+        canaries = self._canaries
+        if canaries is None or not self._shown.any():
+            return None
+        inside, outside = self.config.local.candidates(canaries)
+        found = self._shown_models.copy()
+        if self.config.trust != "none":
+            middle = self.config.local.w.copy()
+            middle[canaries.node] = (inside + outside) / 2
+            others = [middle[group].sum(axis=0) - middle[node] if group.size else 0 * middle[node]
+                      for node, group in zip(canaries.node, self._shown_with, strict=True)]  # fmt: skip
+            found = found * np.array([max(group.size, 1) for group in self._shown_with])[:, None, None] - others
+        kind = LAPLACE if self.config.trust == "as-published" else self.config.noise_kind
+        return np.asarray(np.where(self._shown, closer(found, inside, outside, kind), 0.0)[:, None])
+
+    def _show(self, nodes: Nodes, w: NDArray[np.float64], groups: list[Nodes]) -> None:
+        """Keep the first model that the audit sees of each canary, with the members that it is the mean of."""
+        if self._canaries is None:
+            return
+        for node, model, group in zip(nodes, w, groups, strict=True):
+            place = int(self._place[node])
+            if place >= 0 and not self._shown[place]:
+                self._shown[place], self._shown_models[place], self._shown_with[place] = True, model, group
+
+    def _set_up_audit(self, world: World) -> None:
+        """Allocate what the audit keeps of canaries."""
+        if self._canaries is None:
+            return
+        number = self._canaries.node.size
+        self._place = np.full(world.nodes, -1, np.int32)
+        self._place[self._canaries.node] = np.arange(number)
+        self._shown, self._shown_models = np.zeros(number, np.bool_), np.zeros((number, *self._shape))
+        self._shown_with: list[Nodes] = [np.empty(0, np.int32)] * number
 
     def audited(self) -> Audited:
         """Return an audit of one group, only of members that certainly add their share of the noise.

@@ -13,6 +13,9 @@ from golfsim.core.metrics import SUMMARY
 from golfsim.scenario.model import Scenario
 from golfsim.sim.log import LOG
 
+# Other processes: their lines are not counted, so they need not run once more with kernels as plain Python.
+apart = pytest.mark.needs_jit
+
 
 def offered(folder, *words):
     """What bash would offer for the last of the words, in a folder."""
@@ -23,6 +26,7 @@ def offered(folder, *words):
     return found.stdout.split()
 
 
+@apart
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
@@ -65,6 +69,7 @@ def test_the_tab_key_completes_configurations_of_other_simulators(tmp_path, monk
     assert completion.configurations("nowhere/") == []
 
 
+@apart
 def test_completion_loads_nothing_heavy():
     code = "import sys; from golfsim.cli import completion as c; c.named('protocols', ''); c.files('')"
     code += "; print(*sys.modules)"
@@ -73,6 +78,7 @@ def test_completion_loads_nothing_heavy():
     assert (HEAVY | {"numpy", "pydantic"}) & set(found) == set()
 
 
+@apart
 def test_a_file_name_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     for name in ("zz$(touch PWN).toml", "zz`touch PWN`.toml", "zz; touch PWN.toml", "zz'.toml", "zz\n.toml"):
         (tmp_path / name).write_text("")
@@ -88,6 +94,7 @@ def test_a_file_name_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     assert not (tmp_path / "PWN").exists()
 
 
+@apart
 def test_the_tab_key_completes_the_keys_of_a_scenario_with_their_values(tmp_path):
     assert offered(tmp_path, "run", "quickstart", "--set", "cyc") == ["cycles=1000"]
     assert offered(tmp_path, "run", "quickstart", "--set", "ru") == ["runs=1"], "a default"
@@ -100,6 +107,7 @@ def test_the_tab_key_completes_the_keys_of_a_scenario_with_their_values(tmp_path
     assert str(Scenario.model_fields["runs"].default) == completion.USUAL["runs"]
 
 
+@apart
 def test_a_value_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     (tmp_path / "s.toml").write_text('name = "$(touch PWN); `touch PWN` it"\ncycles = 3\n')
     asked = os.environ | {"COMP_WORDS": "golfsim run s.toml --set na", "COMP_CWORD": "4"}
@@ -113,6 +121,7 @@ def test_a_value_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     assert not (tmp_path / "PWN").exists()
 
 
+@apart
 def test_the_tab_key_completes_the_metrics_of_results(tmp_path):
     peers, golf = {"name": "peers", "use": "uniform"}, {"name": "model", "use": "golf", "peers": "peers"}
     golfsim.run(Scenario.of(learning_tree(peers, golf | {"records": "raw"}, cycles=2)), tmp_path / "r")

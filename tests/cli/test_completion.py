@@ -5,16 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from helpers import HEAVY, learning_tree
+from helpers import HEAVY, apart, learning_tree
 
 import golfsim
 from golfsim.cli import completion
 from golfsim.core.metrics import SUMMARY
 from golfsim.scenario.model import Scenario
 from golfsim.sim.log import LOG
-
-# Other processes: their lines are not counted, so they need not run once more with kernels as plain Python.
-apart = pytest.mark.needs_jit
 
 
 def offered(folder, *words):

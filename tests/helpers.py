@@ -25,6 +25,8 @@ from golfsim.testing import state
 HERE = Path(__file__).parent
 JIT = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not JIT, reason="too large for kernels that are not compiled")
+# What happens in other processes: their lines are not counted, so it need not run again with kernels as plain Python.
+apart = pytest.mark.needs_jit
 
 HEAVY = {"numba", "pandas", "matplotlib", "seaborn", "scipy", "sklearn", "pyarrow", "networkx"}  # slow to import
 ERROR = 5e-4  # the probability that an audit of a right mechanism fails, for another seed

@@ -14,6 +14,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 import numba.core.registry
+from numba import types
+from numba.core.errors import TypingError
 
 from golfsim.core.errors import UserError
 from golfsim.core.files import forget_unused
@@ -119,7 +121,7 @@ def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     if CHECKED:
         options = {"nogil": True, "error_model": "numpy", "boundscheck": True}  # an error needs reference counts
     if folder is None:
-        return numba.njit(**options)(function)
+        return _once_for_all_constants(numba.njit(**options)(function))
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
@@ -127,6 +129,29 @@ def _compiled(function: Callable[..., Any], **more: Any) -> Any:
     finally:
         numba.config.CACHE_DIR = before
     _store_if_possible(compiled)
+    return _once_for_all_constants(compiled)
+
+
+def _once_for_all_constants(compiled: Any) -> Any:
+    """Let kernels call a function with constants as with any numbers, and return it.
+
+    numba compiles a function that is called with the constant 0 for this constant alone, and once more for numbers. A
+    function that needs the constant, e.g. as the place in a tuple of different types, still gets it.
+    """
+    template = getattr(compiled, "get_call_template", None)  # plain Python, without the compiler, has none
+    if template is None:
+        return compiled
+
+    def for_any_number(args: Any, keywords: Any) -> Any:
+        numbers = tuple(map(types.unliteral, args)), {name: types.unliteral(of) for name, of in keywords.items()}
+        try:
+            return template(*numbers)
+        except TypingError:
+            if numbers == (tuple(args), dict(keywords)):
+                raise
+            return template(args, keywords)
+
+    compiled.get_call_template = for_any_number
     return compiled
 
 

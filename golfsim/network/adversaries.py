@@ -91,7 +91,9 @@ def forge_rows(forgery, senders, cycle, slots, w, old, models):
             if forgery.kind[senders[e]] != HONEST:
                 start = np.int64(slots[e]) * models
                 forge(forgery, senders[e], cycle, w, start, old, scratch)
-                w[start : start + models] = scratch
+                for m in range(models):  # in a loop, which compiles much faster than a slice
+                    for f in range(w.shape[1]):
+                        w[start + m, f] = scratch[m, f]
 
 
 class AdversaryConfig(Settings):

@@ -127,7 +127,8 @@ def newton(design, share, lam, w):
                 tried[f] = w[f] - scale * gradient[f]
             reached = regularised_loss(design, share, lam, tried)
             scale /= 2
-        w[:] = tried
+        for f in range(w.size):  # in a loop, which compiles much faster than a slice
+            w[f] = tried[f]
         loss = reached
 
 

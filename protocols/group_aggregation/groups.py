@@ -97,7 +97,9 @@ def as_members_send(nodes, forgery, cycle, w, old, out):
         if forgery.kind.size > 0 and forgery.kind[i] != HONEST:
             forge(forgery, i, cycle, w, start, old, out[e])
         else:
-            out[e] = w[start : start + out.shape[1]]
+            for m in range(out.shape[1]):  # in a loop, which compiles much faster than a slice
+                for f in range(out.shape[2]):
+                    out[e, m, f] = w[start + m, f]
 
 
 @kernel

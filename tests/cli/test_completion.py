@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import HEAVY, learning_tree
+from helpers import HEAVY, apart, learning_tree
 
 import golfsim
 from golfsim.cli import completion
@@ -23,6 +23,7 @@ def offered(folder, *words):
     return found.stdout.split()
 
 
+@apart
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
@@ -65,6 +66,7 @@ def test_the_tab_key_completes_configurations_of_other_simulators(tmp_path, monk
     assert completion.configurations("nowhere/") == []
 
 
+@apart
 def test_completion_loads_nothing_heavy():
     code = "import sys; from golfsim.cli import completion as c; c.named('protocols', ''); c.files('')"
     code += "; print(*sys.modules)"
@@ -73,6 +75,7 @@ def test_completion_loads_nothing_heavy():
     assert (HEAVY | {"numpy", "pydantic"}) & set(found) == set()
 
 
+@apart
 def test_a_file_name_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     for name in ("zz$(touch PWN).toml", "zz`touch PWN`.toml", "zz; touch PWN.toml", "zz'.toml", "zz\n.toml"):
         (tmp_path / name).write_text("")
@@ -88,6 +91,7 @@ def test_a_file_name_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     assert not (tmp_path / "PWN").exists()
 
 
+@apart
 def test_the_tab_key_completes_the_keys_of_a_scenario_with_their_values(tmp_path):
     assert offered(tmp_path, "run", "quickstart", "--set", "cyc") == ["cycles=1000"]
     assert offered(tmp_path, "run", "quickstart", "--set", "ru") == ["runs=1"], "a default"
@@ -100,6 +104,7 @@ def test_the_tab_key_completes_the_keys_of_a_scenario_with_their_values(tmp_path
     assert str(Scenario.model_fields["runs"].default) == completion.USUAL["runs"]
 
 
+@apart
 def test_a_value_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     (tmp_path / "s.toml").write_text('name = "$(touch PWN); `touch PWN` it"\ncycles = 3\n')
     asked = os.environ | {"COMP_WORDS": "golfsim run s.toml --set na", "COMP_CWORD": "4"}
@@ -113,6 +118,7 @@ def test_a_value_is_completed_so_that_a_shell_does_not_execute_it(tmp_path):
     assert not (tmp_path / "PWN").exists()
 
 
+@apart
 def test_the_tab_key_completes_the_metrics_of_results(tmp_path):
     peers, golf = {"name": "peers", "use": "uniform"}, {"name": "model", "use": "golf", "peers": "peers"}
     golfsim.run(Scenario.of(learning_tree(peers, golf | {"records": "raw"}, cycles=2)), tmp_path / "r")

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numba
 import pytest
 from helpers import needs_jit
 
@@ -257,6 +258,28 @@ def test_a_run_records_what_it_was_compiled_for():
     from golfsim.core.provenance import about_this_machine
 
     assert about_this_machine()["compiled_for"] == kernels.TARGET
+
+
+@kernels.inlined
+def times(x, factor):
+    return factor * x
+
+
+@kernels.inlined
+def entry(pair, place):
+    return pair[place]
+
+
+def call_with_constants(x):
+    pair = ((1, 2), 0.5)  # of different types: which one is taken has to be known to the compiler
+    return times(x, 2) + times(x, 3) + times(x, factor=x) + entry(pair, 1) + entry(pair, 0)[1]
+
+
+@needs_jit
+def test_a_kernel_is_compiled_once_for_all_constants_unless_it_needs_them():
+    assert numba.njit(call_with_constants)(10) == 20 + 30 + 100 + 0.5 + 2
+    assert len(times.signatures) == 1
+    assert len(entry.signatures) == 2
 
 
 SMALL = """

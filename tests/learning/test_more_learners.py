@@ -167,11 +167,11 @@ def test_a_user_s_visit_updates_the_items_it_rates_and_its_own_vector(seed, rank
 
 def ratings_tree(**golf):
     layer = GOLF | {"learner": {"use": "matrix_factorisation", "rank": 3}, "lambda": 0.05} | golf
-    return learning_tree(PEERS, layer, data=RATINGS, nodes=BY_USER, cycles=4)
+    return learning_tree(PEERS, layer, data=RATINGS, nodes=BY_USER, cycles=1)
 
 
 def test_each_user_is_judged_on_its_own_ratings():
-    run = finished(ratings_tree() | {"observe": {"every": 4, "nodes": "all"}})
+    run = finished(ratings_tree() | {"observe": {"every": 1, "nodes": "all"}})
     test, layer, found = run.observer._test, run.layers["golf"], run.latest["golf"]
     errors = []
     for node in np.unique(test.node):
@@ -193,7 +193,7 @@ def test_what_describes_a_user_is_not_sent():
 
 
 def test_walks_over_users_are_judged_at_users():
-    run = finished(ratings_tree(use="random_walk", walkers=3) | {"observe": {"every": 4, "nodes": 50}})
+    run = finished(ratings_tree(use="random_walk", walkers=3) | {"observe": {"every": 1, "nodes": 50}})
     assert run.latest["golf"]["measured"] > 0
     assert np.isfinite(run.latest["golf"]["rmse.mean"])
 

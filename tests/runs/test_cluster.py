@@ -2,7 +2,7 @@
 
 import signal
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from helpers import AVERAGING, HERE, tree
@@ -29,10 +29,10 @@ def rows(folder):
     return {str(f.parent.relative_to(folder)): f.read_bytes() for f in folder.rglob("log.parquet")}
 
 
-@pytest.fixture
-def dask(tmp_path):
+@contextmanager
+def started(folder):
     """The address of a scheduler, and its two worker processes."""
-    processes = Processes(tmp_path)
+    processes = Processes(folder)
     address = processes.scheduler()
     workers = [processes.worker() for _ in range(2)]
     processes.wait_for(2)
@@ -40,8 +40,14 @@ def dask(tmp_path):
     processes.end()
 
 
-def test_a_cluster_gives_the_same_rows(dask, tmp_path):
-    address, _ = dask
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """One cluster for all tests that leave it as it was: to start its processes takes longer than the tests."""
+    with started(tmp_path_factory.mktemp("cluster")) as (address, _):
+        yield address
+
+
+def test_a_cluster_gives_the_same_rows(address, tmp_path):
     batch.run(scenario(), tmp_path / "here", batch.Execution())
     made = batch.run(scenario(), tmp_path / "there", batch.Execution(scheduler=address))
     assert not made.failures
@@ -50,8 +56,14 @@ def test_a_cluster_gives_the_same_rows(dask, tmp_path):
     assert batch.run(scenario(), tmp_path / "there", batch.Execution(scheduler=address)).outcomes == {}
 
 
-def test_a_worker_that_dies_loses_only_its_runs_which_are_taken_again(dask, tmp_path):
-    address, workers = dask
+@pytest.fixture
+def mortal(tmp_path):
+    with started(tmp_path) as cluster:
+        yield cluster
+
+
+def test_a_worker_that_dies_loses_only_its_runs_which_are_taken_again(mortal, tmp_path):
+    address, workers = mortal
     long = scenario(cycles=8_000)
     ended = []
 
@@ -71,16 +83,14 @@ def test_a_worker_that_dies_loses_only_its_runs_which_are_taken_again(dask, tmp_
     assert rows(tmp_path / "here") == rows(tmp_path / "there")
 
 
-def test_results_come_back_also_without_a_common_file_system(dask, tmp_path, monkeypatch):
-    address, _ = dask
+def test_results_come_back_also_without_a_common_file_system(address, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "_visible", lambda tasks: nullcontext("/nowhere/mark"))
     batch.run(scenario(), tmp_path / "there", batch.Execution(scheduler=address))
     batch.run(scenario(), tmp_path / "here", batch.Execution())
     assert rows(tmp_path / "here") == rows(tmp_path / "there")
 
 
-def test_a_failed_run_is_reported_from_the_cluster_too(dask, tmp_path):
-    address, _ = dask
+def test_a_failed_run_is_reported_from_the_cluster_too(address, tmp_path):
     broken = scenario(stop={"when": "averaging.nothing > 0"}, runs=1)
     made = batch.run(broken, tmp_path, batch.Execution(scheduler=address))
     assert len(made.failures) == 2
@@ -97,16 +107,14 @@ class Counting(batch.Progress):
         self.most = max(self.most, len(self.under_way))
 
 
-def test_as_many_runs_are_said_to_be_running_as_the_cluster_has_threads(dask, tmp_path):
-    address, _ = dask
+def test_as_many_runs_are_said_to_be_running_as_the_cluster_has_threads(address, tmp_path):
     shown = Counting()
     batch.run(scenario(), tmp_path, batch.Execution(scheduler=address), shown)
     assert (shown.most, shown.done, shown.under_way) == (2, 6, {})
 
 
-def test_the_cluster_keeps_nothing_of_runs_that_have_come_back(dask, tmp_path):
+def test_the_cluster_keeps_nothing_of_runs_that_have_come_back(address, tmp_path):
     """Else it would make them again when the worker that keeps them dies."""
-    address, _ = dask
     kept = []
 
     class Looking(batch.Progress):
@@ -131,8 +139,7 @@ class Counting(Protocol[LayerConfig]):
 """
 
 
-def test_a_protocol_next_to_the_scenario_is_found_and_its_changes_are_noticed(dask, tmp_path, monkeypatch):
-    address, _ = dask
+def test_a_protocol_next_to_the_scenario_is_found_and_its_changes_are_noticed(address, tmp_path, monkeypatch):
     table = tree({"name": "mine", "use": "mine.py:Counting"}, nodes=3, runs=4)
     (tmp_path / "here").mkdir()
     for count in (1, 22):
@@ -142,10 +149,9 @@ def test_a_protocol_next_to_the_scenario_is_found_and_its_changes_are_noticed(da
         assert set(frame.loc[frame["metric"] == "count", "value"]) == {count}
 
 
-def test_a_run_that_every_worker_refuses_fails_with_the_reason(dask, tmp_path, monkeypatch):
+def test_a_run_that_every_worker_refuses_fails_with_the_reason(address, tmp_path, monkeypatch):
     from golfsim.runs import store
 
-    address, _ = dask
     monkeypatch.setattr(store, "code_version", lambda: "another")
     made = batch.run(scenario(runs=1), tmp_path, batch.Execution(scheduler=address))
     assert len(made.failures) == 2

@@ -82,6 +82,7 @@ def test_what_layers_state_is_the_memory_of_a_run_with_many_features(name):
     assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
 
 
+@pytest.mark.needs_jit  # no kernels: counting lines takes memory, too
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_memory_of_a_graph_is_foreseen(name):
     layer = {"name": "peers", "use": "static_overlay", "generator": name, "arguments": GRAPHS[name]}
@@ -89,6 +90,7 @@ def test_the_memory_of_a_graph_is_foreseen(name):
     assert memory_forecast.stated(Scenario.of(table, HERE)) == pytest.approx(peak(table), rel=SHARE)
 
 
+@pytest.mark.needs_jit
 @pytest.mark.parametrize("name", ["random", "separable", "inseparable"])
 def test_the_memory_of_a_generated_set_is_foreseen(name):
     data = {"set": name, "train": 30_000, "test": 100, "scale": []}

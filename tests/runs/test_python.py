@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from helpers import learning_tree
+from helpers import apart, learning_tree
 
 import golfsim
 from golfsim.core.errors import UserError
@@ -39,6 +39,7 @@ golfsim.run(golfsim.Scenario.of({SMALL!r}), progress=PROGRESS)
 """
 
 
+@apart
 @pytest.mark.parametrize("progress", [True, False])
 def test_a_call_from_python_shows_a_bar_in_a_terminal_and_nothing_elsewhere(progress):
     code = RUN.replace("PROGRESS", str(progress))

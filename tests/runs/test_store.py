@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import metadata
 
 import pytest
-from helpers import AVERAGING, HERE, tree
+from helpers import AVERAGING, HERE, apart, tree
 
 import golfsim
 from golfsim.core.errors import UserError
@@ -178,6 +178,7 @@ for n in range(40):
 """
 
 
+@apart
 def test_several_processes_may_write_at_once(tmp_path):
     writers = [subprocess.Popen([sys.executable, "-c", WRITE, tmp_path, str(who)]) for who in range(4)]
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0, 0]
@@ -226,6 +227,7 @@ def own_hashes(place):
     return subprocess.check_output([sys.executable, "-P", "-c", code], env=environment, text=True).splitlines()
 
 
+@apart
 @pytest.mark.parametrize(
     ("file", "run_changes", "code_changes"),
     [

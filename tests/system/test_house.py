@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from helpers import HEAVY
 
+pytestmark = pytest.mark.needs_jit  # reads files only: once is enough
+
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*(ROOT / "golfsim").rglob("*.py"), *(ROOT / "protocols").rglob("*.py")])
 TESTS = sorted(path for path in (ROOT / "tests").glob("*.py"))

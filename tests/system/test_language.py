@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs_jit  # reads files only: once is enough
+
 ROOT = Path(__file__).parents[2]
 
 # Folders that are being rewritten: they are skipped for now.

@@ -40,6 +40,7 @@ GROUPS = {"use": "group_aggregation", "local": "local", "group": 4, "epsilon": 5
 GIVEN = {"name": "given", "use": "user_protocols/numbers.py:Given"}
 SUMS = {"name": "sums", "use": "user_protocols/numbers.py:Sums"}
 MEANS = {"name": "means", "use": "averaging", "peers": "peers", "of": "sums", "epoch": 3}
+NOISY = {"use": "noisy_mean", "epsilon": 4.0}
 OVER_VIEWS = {"peers": "peers", "formation": "overlay"}
 
 ENTRIES = {
@@ -73,6 +74,15 @@ ENTRIES = {
         {"use": "push_sum", "peers": "peers", "of": "sums", "epoch": 3}, (PEERS, SUMS), data=True
     ),
     "averaged_model": Entry({"use": "averaged_model", "averages": "means"}, (PEERS, SUMS, MEANS), data=True),
+    "noisy_mean": Entry(NOISY | {"unit": "node"}, data=True, once=True),
+    "noisy_mean of a curator": Entry(NOISY | {"trust": "curator", "moments": 2}, data=True, once=True),
+    "noisy_mean of honest nodes": Entry(NOISY | {"trust": "honest", "honest": 5}, data=True, once=True),
+    "noisy_mean with correlated noise": Entry(
+        NOISY | {"trust": "correlated", "honest": 5, "peers": "graph"}, (GRAPH,), data=True, once=True
+    ),
+    "noisy_mean with correlated noise, for given colluders": Entry(
+        NOISY | {"trust": "correlated", "colluding": 0.2, "peers": "graph"}, (GRAPH,), data=True, once=True
+    ),
     "golf": Entry(GOLF, (PEERS,), data=True),
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),
     "golf over newscast": Entry(GOLF, (VIEWS,), data=True),

@@ -192,14 +192,14 @@ class NoisyMeanConfig(LayerConfig):
 class NoisyMean(Means[NoisyMeanConfig]):
     """Nodes send their numbers to a server, once; it adds them up and sends the noisy mean to all nodes.
 
-    The server is no node. It is always online, and on the larger side of every cut. It is trusted as `trust` says: with
-    “correlated” and “local” everyone may see what nodes send. A secure sum is an ideal one: its messages are those of
-    the numbers, and only the sum is seen. With “correlated” nodes exchange keys in the first turn, and send their
-    numbers in the second one. A node that comes later gets the mean in its next turn.
+    The server is no node, and always online. It is trusted as `trust` says: with “correlated” and “local” everyone may
+    see what nodes send. A secure sum is an ideal one: its messages are those of the numbers, and only the sum is seen.
+    With “correlated” nodes exchange keys in the first turn, and send their numbers in the second one. A node that comes
+    later gets the mean in its next turn.
     """
 
     Config = NoisyMeanConfig
-    accepts = frozenset({"loss", "partition"})
+    accepts = frozenset({"loss"})
     secret = frozenset({"noise", "pair"})
     metrics = (
         Metric("counted", "The number of nodes whose numbers are in the mean.", "nodes", "up"),

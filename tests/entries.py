@@ -17,7 +17,7 @@ class Entry:
     layer: dict
     below: tuple = ()
     data: bool = False
-    once: bool = False  # it acts the first time only, as long as nobody comes
+    once: bool | int = False  # it acts the first time only (or so many times), as long as nobody comes
 
     @property
     def protocol(self):
@@ -78,10 +78,10 @@ ENTRIES = {
     "noisy_mean of a curator": Entry(NOISY | {"trust": "curator", "moments": 2}, data=True, once=True),
     "noisy_mean of honest nodes": Entry(NOISY | {"trust": "honest", "honest": 5}, data=True, once=True),
     "noisy_mean with correlated noise": Entry(
-        NOISY | {"trust": "correlated", "honest": 5, "peers": "graph"}, (GRAPH,), data=True, once=True
+        NOISY | {"trust": "correlated", "honest": 5, "peers": "graph"}, (GRAPH,), data=True, once=2
     ),
     "noisy_mean with correlated noise, for given colluders": Entry(
-        NOISY | {"trust": "correlated", "colluding": 0.2, "peers": "graph"}, (GRAPH,), data=True, once=True
+        NOISY | {"trust": "correlated", "colluding": 0.2, "peers": "graph"}, (GRAPH,), data=True, once=2
     ),
     "golf": Entry(GOLF, (PEERS,), data=True),
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -99,7 +100,9 @@ class Records(Protocol[C]):
             return Guarantee(None, unit, f"ε = {epsilon:g}{at} per {unit} except for {self.caveat}")
         if unit == "record" and self.copies > 1:
             note = f"{epsilon:g} at each of up to {self.copies} nodes that hold it"
-            return Guarantee(epsilon * self.copies, unit, note, delta=delta * self.copies)
+            # δ of a chain of changes: each further one multiplies by e^ε (Dwork & Roth 2014, theorem 2.2).
+            grown = math.fsum(math.exp(min(k * epsilon, 700.0)) for k in range(self.copies)) * delta if delta else 0.0
+            return Guarantee(epsilon * self.copies if grown < 1 else None, unit, note, delta=min(grown, 1.0))
         return Guarantee(epsilon, unit, delta=delta)
 
 

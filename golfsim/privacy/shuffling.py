@@ -108,7 +108,7 @@ def local_of(reports: int, central: float, delta: float) -> float:
     """
     _check(central, delta)
     low, high = central, LARGEST
-    if reports < 2 or high <= low:
+    if reports < 2 or not low < high:
         return central
     for _ in range(STEPS):
         middle = (low + high) / 2

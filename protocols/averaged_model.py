@@ -13,9 +13,10 @@ from golfsim.core.errors import UserError
 from golfsim.core.memory import size_of
 from golfsim.learning.closed_form import FITS, SECOND, Settings, refuse_unknown
 from golfsim.privacy.mechanisms import Guarantee
-from golfsim.protocol.averages import Averages, Floats, Nodes
+from golfsim.protocol.averages import Floats, Nodes
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.learner import Learner, score
+from golfsim.protocol.means import Means
 from golfsim.protocol.records import Records
 from protocols.regularised_erm import RegularisedErm
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class AveragedModelConfig(LayerConfig):
     """Where the means come from, and the learner."""
 
-    averages: Layer[Averages[Any]] = Field(description="the layer that averages the numbers of records, or models")
+    averages: Layer[Means[Any]] = Field(description="the layer that averages the numbers of records, or models")
     learner: Literal["centroid", "lda", "mean"] = Field(
         "centroid",
         description="“centroid”: the nearest class mean; “lda”: linear discriminant analysis, which needs moments = 2 "
@@ -124,10 +125,11 @@ class AveragedModel(Learner[AveragedModelConfig]):
             return last[2]
 
     def _settings(self, nodes: Nodes) -> list[Settings]:
-        """Return the precision of the records, and the number of nodes that each node has the mean of."""
+        """Return the precision of the numbers, and the number of nodes that each node has the mean of."""
         if self.config.learner == "mean":
             return []
-        precision, counts = self._records.precision(), self.config.averages.participants(nodes)
+        averages = self.config.averages
+        precision, counts = averages.precision(), averages.participants(nodes)
         return [Settings(precision, count) for count in counts.tolist()]
 
     def _fit(self, numbers: Floats, known: list[Settings]) -> NDArray[np.float32]:

@@ -17,7 +17,7 @@ class Entry:
     layer: dict
     below: tuple = ()
     data: bool = False
-    once: bool = False  # it acts the first time only, as long as nobody comes
+    once: bool | int = False  # it acts the first time only (or so many times), as long as nobody comes
 
     @property
     def protocol(self):
@@ -41,6 +41,7 @@ GROUPS = {"use": "group_aggregation", "local": "local", "group": 4, "epsilon": 5
 GIVEN = {"name": "given", "use": "user_protocols/numbers.py:Given"}
 SUMS = {"name": "sums", "use": "user_protocols/numbers.py:Sums"}
 MEANS = {"name": "means", "use": "averaging", "peers": "peers", "of": "sums", "epoch": 3}
+NOISY = {"use": "noisy_mean", "epsilon": 4.0}
 OVER_VIEWS = {"peers": "peers", "formation": "overlay"}
 
 ENTRIES = {
@@ -78,6 +79,15 @@ ENTRIES = {
         {"use": "averaged_model", "averages": "means", "learner": "mean"},
         (PEERS, OUTPUT | {"name": "noisy"}, MEANS | {"of": "noisy"}),
         data=True,
+    ),
+    "noisy_mean": Entry(NOISY | {"unit": "node"}, data=True, once=True),
+    "noisy_mean of a curator": Entry(NOISY | {"trust": "curator", "moments": 2}, data=True, once=True),
+    "noisy_mean of honest nodes": Entry(NOISY | {"trust": "honest", "honest": 5}, data=True, once=True),
+    "noisy_mean with correlated noise": Entry(
+        NOISY | {"trust": "correlated", "honest": 5, "peers": "graph"}, (GRAPH,), data=True, once=2
+    ),
+    "noisy_mean with correlated noise, for given colluders": Entry(
+        NOISY | {"trust": "correlated", "colluding": 0.2, "peers": "graph"}, (GRAPH,), data=True, once=2
     ),
     "golf": Entry(GOLF, (PEERS,), data=True),
     "golf, everything remembered": Entry(GOLF | {"variant": "mu", "cache": 3}, (PEERS,), data=True),

@@ -2293,3 +2293,86 @@ def factorise(own, model, items, ratings, rate, lam):
         own[rank] += rate * error
         model[item, rank] += rate * (error - lam * model[item, rank])
     return own, model.ravel()
+
+
+# ------------------------------------------------------------------------------------- noise that cancels in pairs
+
+
+def released_moments(xs, labels, classes, second):
+    """Numbers of records per class, the blocks Σ e_y ⊗ x, and the upper triangle of Σ x·xᵀ."""
+    counts, blocks, products = np.zeros(classes), np.zeros((classes, len(xs[0]))), 0.0
+    for x, y in zip(xs, labels, strict=True):
+        counts[y] += 1
+        blocks[y] += np.asarray(x, np.float64)
+        products = products + np.outer(np.asarray(x, np.float64), np.asarray(x, np.float64))
+    upper = [products[f, g] for f in range(len(products)) for g in range(f, len(products))] if second else []
+    return np.concatenate([counts, blocks.ravel(), upper])
+
+
+def path_conductance(nodes, ratio):
+    """The conductance from one end of a path to the ground: from the other end, in series and in parallel."""
+    found = 1.0
+    for _ in range(nodes - 1):
+        found = 1 + 1 / (1 / ratio**2 + 1 / found)
+    return found
+
+
+def noisy_rows(records, classes, second, trust, sigma, honest, ratio, edges, own_key, pair_key):
+    """What nodes send, and its sum (Sabater, Bellet & Ramon 2022), where all nodes are there.
+
+    A node of a component of fewer than `honest` nodes adds the complete noise.
+    """
+    rows = np.array([released_moments(xs, ys, classes, second) for xs, ys in records])
+    d, n = rows.shape[1], len(rows)
+    own = {"curator": 0.0, "honest": sigma / math.sqrt(honest), "local": sigma}.get(trust, 0.0)
+    scales = [own] * n
+    if trust == "correlated":
+        small = sigma / math.sqrt(path_conductance(honest, ratio))
+        scales = [small if len(component_of(i, edges, range(n))) >= honest else sigma for i in range(n)]
+        for i, j in sorted(tuple(sorted(edge)) for edge in edges):
+            noise = gaussian_noise(pair_key, i, j, 0, d, ratio * small)
+            rows[i] += noise
+            rows[j] -= noise
+    for i in range(n):
+        rows[i] += gaussian_noise(own_key, 0, i, 0, d, scales[i])
+    total = rows.sum(axis=0) + (gaussian_noise(own_key, 0, 0, 0, d, sigma) if trust == "curator" else 0.0)
+    return rows, total
+
+
+def noise_covariance(nodes, edges, ratio):
+    """I + r²·L, with the Laplacian of the graph."""
+    found = np.eye(nodes)
+    for i, j in edges:
+        found[i, i] += ratio**2
+        found[j, j] += ratio**2
+        found[i, j] -= ratio**2
+        found[j, i] -= ratio**2
+    return found
+
+
+def component_of(node, edges, among):
+    """The nodes that are connected with a node, through these nodes only."""
+    found, among = {node}, set(among)
+    while True:
+        more = {b for edge in edges for a, b in (edge, edge[::-1]) if a in found and b in among} - found
+        if not more:
+            return found
+        found |= more
+
+
+def smallest_component(nodes, edges, colluders):
+    """The size of the smallest component of the nodes that do not collude."""
+    others = [i for i in range(nodes) if i not in colluders]
+    return min((len(component_of(i, edges, others)) for i in others), default=0)
+
+
+def worst_mu(own, between, edges, others, sensitivity):
+    """The largest μ of one of these nodes, against an observer who knows the noise of all nodes that are not."""
+    place = {node: k for k, node in enumerate(others)}
+    covariance = np.diag([own[i] ** 2 for i in others])
+    for i, j in {tuple(sorted(edge)) for edge in edges}:
+        if i in place and j in place:
+            difference = np.zeros(len(others))
+            difference[place[i]], difference[place[j]] = 1, -1
+            covariance += between**2 * np.outer(difference, difference)
+    return sensitivity * math.sqrt(np.diagonal(np.linalg.inv(covariance)).max())

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from golfsim.privacy.gaussian import rounded
 
 LARGEST = 30.0  # above this ε₀ a clone is too rare for any number of reports, and the result is ε₀
 SLACK = 1e-8  # a relative error of the binomial probabilities, which is added to δ
@@ -95,6 +98,23 @@ def _at_least(ones: NDArray[np.float64], bits: NDArray[np.int64]) -> NDArray[np.
     inside = np.clip(ones, 1, np.maximum(bits, 1))
     found = betainc(inside, np.maximum(bits, 1) - inside + 1, 0.5)
     return np.where(ones <= 0, 1.0, np.where(ones > bits, 0.0, found))
+
+
+@lru_cache(maxsize=256)
+def local_of(reports: int, central: float, delta: float) -> float:
+    """Return a local ε₀ for which n shuffled reports have this central ε at δ, rounded down to six digits.
+
+    It is the largest one that a search finds, at most 30, and at least the central ε itself.
+    """
+    _check(central, delta)
+    low, high = central, LARGEST
+    if reports < 2 or not low < high:
+        return central
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        fits = divergence(reports - 1, math.exp(-middle), middle, central, delta) <= delta
+        low, high = (middle, high) if fits else (low, middle)
+    return max(central, rounded(low, up=False))
 
 
 def composed(epsilons: Sequence[float], local: float) -> float:

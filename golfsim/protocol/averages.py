@@ -19,6 +19,7 @@ from golfsim.core.rng import sample, uniform
 from golfsim.core.simd import fused, load, spread, store
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig, Protocol
+from golfsim.protocol.means import Means
 from golfsim.protocol.overlay import Overlay
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ METRICS = (
 )
 
 
-class Averages(Protocol[A]):
+class Averages(Means[A]):
     """A layer whose nodes estimate the mean over nodes of rows of numbers.
 
     With epochs, the estimate of a node is that of the last epoch in which it took part until the end. A node takes part

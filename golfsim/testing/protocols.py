@@ -46,7 +46,7 @@ class Subject:
     below: tuple[Table, ...] = ()  # the layers that it builds on
     above: tuple[Table, ...] = ()  # layers that show in the log what it does
     data: bool = False  # it needs records
-    once: bool = False  # it acts only the first time, as long as no node comes online
+    once: bool | int = False  # it acts only the first time, or in so many turns, as long as no node comes online
     folder: Path = Path()  # where the paths of its files begin
 
     @property
@@ -92,7 +92,7 @@ def contract(
     *,
     above: Sequence[Table] = (),
     data: bool = False,
-    once: bool = False,
+    once: bool | int = False,
     folder: str | Path = ".",
 ) -> None:
     """Run every check of the contract on a protocol; raise AssertionError with the name of the first that fails.
@@ -107,8 +107,8 @@ def contract(
         Further layers, e.g. one whose metrics show what the tested layer does. They refer to it as “subject”.
     data : bool
         Whether the protocol needs records. The raw records of the nodes are called “raw”.
-    once : bool
-        Whether it acts only the first time, as long as no node comes online.
+    once : bool or int
+        Whether it acts only the first time, as long as no node comes online; or the number of turns in which it acts.
     folder : path
         Where relative paths of the tables begin, as a scenario file's folder.
     """
@@ -279,7 +279,7 @@ def schedule(subject: Subject) -> None:
         after = {name: array.tobytes() for name, array in layer.state().items()}
         if after != before or transport.totals(SUBJECT)["messages.sent"] != sent:
             changed.append(run.world.cycle)
-    turns = [3] if subject.once else [3, 5, 7]
+    turns = [3, 5, 7][: int(subject.once) or None]
     expected = turns if layer.state() else []
     assert changed == expected, f"it acts in cycles {changed}, not in {expected}"
 

@@ -13,9 +13,10 @@ from golfsim.core.kernels import kernel, leaf
 from golfsim.core.memory import size_of
 from golfsim.core.rng import draw
 from golfsim.core.threads import over_ranges
+from golfsim.privacy import shuffling
 from golfsim.privacy.choice import NoiseConfig, or_target
 from golfsim.privacy.ledger import BUDGET_METRICS, Ledger, UniformSchedule
-from golfsim.privacy.mechanisms import GammaNorm, Gaussian, Guarantee, Laplace, RandomResponse
+from golfsim.privacy.mechanisms import Central, GammaNorm, Gaussian, Guarantee, Laplace, RandomResponse
 from golfsim.privacy.noise import LAPLACE, add_noise, respond
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig
 from golfsim.protocol.canaries import closer
@@ -204,6 +205,13 @@ class DataPerturbationConfig(LayerConfig, NoiseConfig):
         description="sampled: how a symbol is published: by k-ary random response (“response”), as a string of "
         "perturbed bits (“unary”), or as a subset of all symbols (“subset”); “auto”: the one of least variance",
     )
+    shuffle_delta: float | None = Field(
+        None,
+        ge=1e-10,
+        lt=1,
+        description="sampled: the reports of all records arrive in random order and without their senders; epsilon is "
+        "then the central ε at this δ, and each report has the largest local ε for which it holds",
+    )
     label_epsilon: float | None = Field(
         None,
         gt=0,
@@ -222,6 +230,8 @@ class DataPerturbationConfig(LayerConfig, NoiseConfig):
             raise ValueError('label_epsilon requires mode = "label+features" and must be below epsilon')
         if self.mode != "sampled" and (self.samples != "auto" or self.channel != "auto"):
             raise ValueError('samples and channel require mode = "sampled"')
+        if self.shuffle_delta is not None and (self.mode != "sampled" or self.unit != "record"):
+            raise ValueError('shuffle_delta requires mode = "sampled" and unit = "record"')
         if self.mode == "sampled" and self.norm != "l1":
             raise ValueError('mode = "sampled" requires norm = "l1": a record of L1 length 1 is a distribution')
         if self.gaussian and self.mode == "as-coded":
@@ -261,7 +271,9 @@ class DataPerturbation(Published[DataPerturbationConfig]):
             self.sampled.allocate(self.key("noise"))
         self.label = np.zeros(0 if self._folded else rows.label.size, np.int32)
         self.first, self.stop = rows.first.copy(), rows.first.copy()
-        spent = math.inf if config.mode == "as-coded" else config.epsilon
+        spent = math.inf if config.mode == "as-coded" else self._local_epsilon()
+        if config.shuffle_delta is not None:
+            self.together = 0  # records that were published in the first cycle in which any was
         label = config.epsilon_of_label(self._classes)
         once = UniformSchedule(kind="uniform", visits=1)
         self.ledger = Ledger(once, spent, rows.label.size, config.delta or 0.0, label)
@@ -277,12 +289,19 @@ class DataPerturbation(Published[DataPerturbationConfig]):
             return self._sampler().memory() + size_of((VISITED, records), (np.int64, 2, world.nodes))
         return size_of((np.float32, records * slices, features), (PER_RECORD, records), (np.int64, 2, world.nodes))
 
+    def _local_epsilon(self) -> float:
+        """Return the ε of a published record; if a shuffler is trusted, it is larger than the central ε."""
+        config = self.config
+        if config.shuffle_delta is None:
+            return config.epsilon
+        return shuffling.local_of(int(config.records.capacity().sum()), config.epsilon, config.shuffle_delta)
+
     def _sampler(self) -> Sampled:
         """Return the storage of symbols, with the channel and the number of samples; neither depends on records."""
         config, records = self.config, self.config.records
         span = records.about.span if isinstance(records, RawRecords) else None
         return sampled(
-            epsilon=config.epsilon,
+            epsilon=self._local_epsilon(),
             shares=self._shares(),
             features=records.features,
             classes=records.classes,
@@ -376,7 +395,10 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         behind = nodes[self.stop[nodes] < rows.stop[nodes]]
         if behind.size:
             records = ranges(np.maximum(self.stop[behind], rows.first[behind]), rows.stop[behind])
-            self._publish(world, records[self.ledger.charge(records)], rows)
+            records = records[self.ledger.charge(records)]
+            if self.config.shuffle_delta is not None and not self.together:
+                self.together = records.size
+            self._publish(world, records, rows)
             self.stop[behind] = rows.stop[behind]
         np.minimum(rows.first, self.stop, out=self.first)
 
@@ -523,16 +545,26 @@ class DataPerturbation(Published[DataPerturbationConfig]):
         """Return ε per record or node: everything is published once. As coded, ε covers the features only."""
         config = self.config
         label = config.epsilon_of_label(config.records.classes)
-        proven = config.records.guarantee_of(config.epsilon, config.unit, config.delta or 0.0, label)
+        proven = config.records.guarantee_of(self._local_epsilon(), config.unit, config.delta or 0.0, label)
         if self.config.mode != "as-coded" or math.isinf(self.config.epsilon):
             return proven
         features = proven.note if proven.epsilon is None else f"ε = {proven.epsilon:g} per {proven.unit}"
         return Guarantee(None, proven.unit, f"label not private; for the features only: {features}")
 
+    def central(self) -> Central | None:
+        """Return the central ε of the records that were published together, if a shuffler is trusted."""
+        delta, local = self.config.shuffle_delta, self._local_epsilon()
+        records = self.config.records
+        if delta is None or not self.together or records.caveat or records.copies > 1 or math.isinf(local):
+            return None
+        note = f"if the reports of {self.together} records, published together, arrive shuffled and without senders"
+        return Central(shuffling.numerical(self.together, local, delta), delta, note=note)
+
     def disclosure(self) -> Disclosure:
         """Return that noisy records are released."""
         if self.config.mode == "sampled":
-            return Disclosure("sampled coordinates with noise", "nobody")
+            trusted = "nobody" if self.config.shuffle_delta is None else "the shuffler"
+            return Disclosure("sampled coordinates with noise", trusted)
         labels = ", labels without noise" if self.config.mode == "as-coded" else ""
         return Disclosure(f"records with noise{labels}", "nobody")
 

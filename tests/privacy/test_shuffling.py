@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from golfsim.comparing.privacy_table import privacy_rows
 from golfsim.privacy.mechanisms import Central
-from golfsim.privacy.shuffling import among_clones, closed_form, composed, divergence, numerical
+from golfsim.privacy.shuffling import among_clones, closed_form, composed, divergence, local_of, numerical
 from golfsim.runs import results, single
 from golfsim.runs.single import guarantees, privacy
 from golfsim.scenario.model import Scenario
@@ -218,3 +218,15 @@ def test_the_table_of_strategies_has_the_central_epsilon(tmp_path):
     (row,) = privacy_rows(results.find([tmp_path]), None)
     assert row.stated == "4"
     assert row.guarantee.startswith("proven; central ε = ")
+
+
+@pytest.mark.parametrize("reports", [2, 50, 3000])
+@pytest.mark.parametrize("central", [0.2, 1.0, 4.0])
+def test_a_local_epsilon_for_a_central_one_is_the_largest_that_fits(reports, central):
+    local = local_of(reports, central, 1e-5)
+    assert local >= central
+    assert numerical(reports, local, 1e-5) <= central
+    if local > central:
+        assert numerical(reports, local * 1.001, 1e-5) > central
+    assert local_of(reports, math.inf, 1e-5) == math.inf
+    assert local_of(1, central, 1e-5) == central

@@ -5,11 +5,12 @@ import math
 import naive
 import numpy as np
 import pytest
-from helpers import ALPHA, at_cycle, finished, make_layer, make_raw, make_world, simulation, tree
+from helpers import ALPHA, at_cycle, finished, learning_tree, make_layer, make_raw, make_world, simulation, tree
 from scipy import stats
 
 from golfsim.core import threads
 from golfsim.core.errors import UserError
+from golfsim.privacy import shuffling
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, RandomResponse
 from golfsim.runs.single import guarantees, privacy, together
 from golfsim.scenario.messages import ScenarioError
@@ -445,3 +446,28 @@ def test_a_layer_of_somebody_elses_that_spreads_local_models_makes_the_sum_not_p
         told = guarantees(Simulation(Scenario.of(stack, folder=tmp_path)))
         assert ("spreading" in told) != private
         assert (told.get("together") == "not private") != private
+
+
+def test_shuffled_symbols_have_a_central_epsilon_and_a_larger_local_one():
+    data = {"set": "random", "train": 400, "test": 20, "scale": ["minmax", "l1"]}
+    layer = {"name": "published", "use": "data_perturbation", "epsilon": 1.0, "mode": "sampled", "shuffle_delta": 1e-5}
+    run = finished(learning_tree(layer, number=200, data=data, cycles=2))
+    published = run.layer("published")
+    local, central = published.guarantee(), published.central()
+    assert local.epsilon == shuffling.local_of(400, 1.0, 1e-5) > 1.0
+    assert 0.99 < central.epsilon <= 1.0
+    assert central.delta == 1e-5
+    assert "400 records" in central.note
+    assert published.ledger.total == local.epsilon
+    assert published.sampled._problem.epsilons == (local.epsilon,)
+    assert published.disclosure().trust == "the shuffler"
+
+
+def test_the_delta_of_a_record_at_several_nodes_is_that_of_a_chain():
+    raw = make_raw([(np.ones((1, 1)), [0])] * 3, 2)
+    raw._copies = 3
+    stated = raw.guarantee_of(0.5, "record", 1e-6)
+    assert stated.epsilon == 1.5
+    assert stated.delta == pytest.approx(1e-6 * (1 + np.exp(0.5) + np.exp(1.0)))
+    assert raw.guarantee_of(50.0, "record", 1e-6).epsilon is None
+    assert raw.guarantee_of(50.0, "record").epsilon == 150.0

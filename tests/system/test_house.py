@@ -93,7 +93,7 @@ BY_PROCESSOR = {
     "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh",
 }  # fmt: skip
 AFTERWARDS = {"bench", "report", "compare", "comparing", "audit", "auditing"}  # computed from logs, or only timed
-ALLOWED = {"overlay_stats.py: rows @ graph"}  # whole numbers
+ALLOWED = {"overlay_stats.py: rows @ graph", "correlated.py: np.linalg"}  # whole numbers; rounded up to six digits
 DISTINCT = {
     "transport.py",
     "observers.py",

@@ -7,6 +7,7 @@ Firdoussi, Jaggi & Guerraoui 2024 (“DECOR”, for gradients). `golfsim.privacy
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -464,16 +465,13 @@ class NoisyMean(Means[NoisyMeanConfig]):
 
     def guarantee(self) -> Guarantee:
         """Return ε and δ per record or node; a record at several nodes moves the mean several times as much."""
-        config, copies = self.config, self.config.of.copies if self.config.unit == "record" else 1
+        config = self.config
         if math.isinf(config.epsilon):
             return Guarantee(None, config.unit)
-        if config.of.caveat:
-            return config.of.guarantee_of(config.epsilon, config.unit, config.delta)
-        if copies == 1:
-            return Guarantee(config.epsilon, config.unit, self._assumption(), delta=config.delta)
-        several = gaussian.epsilon_of(copies * self._mu(), config.delta)
-        note = "; ".join(filter(None, (f"up to {copies} nodes hold a record", self._assumption())))
-        return Guarantee(several, config.unit, note, delta=config.delta)
+        found = config.of.guarantee_of(config.epsilon, config.unit, config.delta)
+        if found.epsilon is None:
+            return found
+        return replace(found, note="; ".join(filter(None, (found.note, self._assumption()))))
 
     def _mu(self) -> float:
         return gaussian.mu_of(self.config.epsilon, self.config.delta)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from golfsim.core import threads
 from golfsim.core.errors import UserError
-from golfsim.privacy import shuffling
+from golfsim.privacy import gaussian, shuffling
 from golfsim.privacy.mechanisms import ROUNDING, Guarantee, RandomResponse
 from golfsim.runs.single import guarantees, privacy, together
 from golfsim.scenario.messages import ScenarioError
@@ -463,11 +463,13 @@ def test_shuffled_symbols_have_a_central_epsilon_and_a_larger_local_one():
     assert published.disclosure().trust == "the shuffler"
 
 
-def test_the_delta_of_a_record_at_several_nodes_is_that_of_a_chain():
+def test_a_record_at_several_nodes_has_several_times_the_sensitivity():
     raw = make_raw([(np.ones((1, 1)), [0])] * 3, 2)
     raw._copies = 3
     stated = raw.guarantee_of(0.5, "record", 1e-6)
-    assert stated.epsilon == 1.5
-    assert stated.delta == pytest.approx(1e-6 * (1 + np.exp(0.5) + np.exp(1.0)))
-    assert raw.guarantee_of(50.0, "record", 1e-6).epsilon is None
+    assert stated.epsilon == pytest.approx(gaussian.epsilon_of(3 * gaussian.mu_of(0.5, 1e-6), 1e-6), rel=1e-4)
+    assert stated.epsilon > 1.5
+    assert stated.delta == 1e-6
+    label = raw.guarantee_of(0.5, "record", 1e-6, 0.2)  # a part of .2 is pure: three times that, and Gaussian noise
+    assert label.epsilon == pytest.approx(0.6 + gaussian.epsilon_of(3 * gaussian.mu_of(0.3, 1e-6), 1e-6), rel=1e-4)
     assert raw.guarantee_of(50.0, "record").epsilon == 150.0

@@ -108,8 +108,8 @@ class AveragedModel(Learner[AveragedModelConfig]):
             return last[2]
 
     def _settings(self, nodes: Nodes) -> list[Settings]:
-        """Return the precision of the records, and the number of nodes that each node has the mean of."""
-        precision, counts = self._records.precision(), self.config.averages.participants(nodes)
+        """Return the precision of the numbers, and the number of nodes that each node has the mean of."""
+        precision, counts = self.config.averages.precision(), self.config.averages.participants(nodes)
         return [Settings(precision, count) for count in counts.tolist()]
 
     def _fit(self, numbers: Floats, known: list[Settings]) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from golfsim.core.rng import sample, uniform
 from golfsim.core.simd import fused, load, spread, store
 from golfsim.privacy.mechanisms import Guarantee
 from golfsim.protocol.base import Disclosure, Layer, LayerConfig, Protocol
+from golfsim.protocol.moments import Precision
 from golfsim.protocol.overlay import Overlay
 
 if TYPE_CHECKING:
@@ -302,6 +303,10 @@ class Averages(Protocol[A]):
             return np.asarray(self.complete[nodes] > 0)
         usable = self._usable(nodes)
         return usable if self.config.of is None else usable & self.ready[nodes]
+
+    def precision(self) -> Precision:
+        """Return what is known about the noise of the numbers of records."""
+        return self.config.of.precision()  # type: ignore[union-attr]
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the moments and extremes of the values, of the last estimates, and the size of the network."""

@@ -146,7 +146,7 @@ class Muffliato(Averages[MuffliatoConfig]):
         self.message_start = np.zeros((kept, world.nodes + 1), np.int64)
         self.message_src = np.zeros((kept, most), np.int32)
         self.message_weight = np.zeros((kept, most))
-        self._found: tuple[int, Pairwise] | None = None
+        self._found: tuple[tuple[int, int], Pairwise] | None = None
 
     def _refuse_unknown(self) -> None:
         of = self.config.of
@@ -293,7 +293,8 @@ class Muffliato(Averages[MuffliatoConfig]):
             return None
         if config.of is not None and config.unit == "record" and config.of.copies > 1:
             return None
-        if self._found is None or self._found[0] != self.done:
+        now = self.done, int(np.count_nonzero(self.drawn))
+        if self._found is None or self._found[0] != now:
             observers = self.observers()
             found = epsilons(self.losses(threads), self._mechanism().mu, config.delta)
             pair = np.broadcast_to(self.drawn, found.shape).copy()
@@ -302,7 +303,7 @@ class Muffliato(Averages[MuffliatoConfig]):
             if not these.size:
                 return None
             largest, mean = float(these.max()), mean_of(these)
-            self._found = self.done, Pairwise(mean, largest, config.delta, self.guarantee().unit, observers.size)
+            self._found = now, Pairwise(mean, largest, config.delta, self.guarantee().unit, observers.size)
         return self._found[1]
 
     def observe(self, world: World) -> dict[str, float]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 
-
 @kernel
 def mix(nodes, first, src, weight, sent, age_before, w, age, models, rule, lo, hi):
     """Let nodes take the weighted mean of their own model and the ones that they have received.

@@ -101,7 +101,9 @@ class Mixing(NamedTuple):
         first, last = int(self.start[step, 0]), int(self.start[step, -1])
         shape = (self.nodes, self.nodes)
         parts = (self.weight[first:last], self.src[first:last], self.start[step] - first)
-        return scipy.sparse.csr_array(scipy.sparse.csr_array(parts, shape=shape) + scipy.sparse.diags_array(self.own[step]))
+        return scipy.sparse.csr_array(
+            scipy.sparse.csr_array(parts, shape=shape) + scipy.sparse.diags_array(self.own[step])
+        )
 
     def scaled(self, scale: Floats) -> Mixing:
         """Return the messages in units of the noise of each node: those of nodes with noise of different scales."""

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from entries import ANONML, ENTRIES, GOLF, GROUPS, LOCAL, OUTPUT, PEERS
+from entries import ANONML, ENTRIES, GOLF, GRAPH, GROUPS, LOCAL, NOISY, OUTPUT, PEERS
 from entries import scenario as contract_scenario
 from helpers import HERE, learning_tree, needs_jit, tree
 from typer.testing import CliRunner
@@ -90,6 +90,7 @@ STRATEGIES = {
     "shares of the honest": (
         GROUPS | {"epsilon": 2.0, "trust": "honest", "honest": 2}, (LOCAL,), DATA, ACROSS, 0.0,
     ),
+    "gossip with noise": (NOISY | {"epsilon": 2.0, "peers": "graph"}, (GRAPH,), L2, BOTH, 0.2),
     "histograms": (ANONML | {"epsilon": 2.0}, (PEERS,), DATA, BOTH, 0.1),
 }  # fmt: skip
 

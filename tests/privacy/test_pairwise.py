@@ -111,7 +111,7 @@ def test_the_hypercube_of_the_paper():
 
 
 def test_dependent_messages_add_nothing_to_a_fixed_network():
-    """On the hypercube the rows of 15 steps have rank 74, which modular arithmetic confirms; on a clique it is 2…"""
+    """The rows of 15 steps on the hypercube have rank 74 in modular arithmetic, too."""
     assert pairwise.shares(mixing(matrix_of(hypercube(9)), repeat=15), [0]).sum() == pytest.approx(74)
     assert pairwise.shares(mixing(matrix_of(nx.complete_graph(5)), repeat=9), [0]).sum() == pytest.approx(5)
 

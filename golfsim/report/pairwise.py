@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from golfsim.core.errors import UserError
 from golfsim.privacy.pairwise import by_distance
 from golfsim.report.networks import places
-from golfsim.report.style import COLOURS, GREY, PAGE, look, panels, styled, within
+from golfsim.report.style import COLOURS, GREY, PAGE, legend, look, panels, styled, within
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,8 @@ def _curves(ax: Axes, curves: Any, observers: NDArray[Any], links: csr_array) ->
                 distance, numbers[:, 1], numbers[:, 2], color=how.colour, alpha=0.2, label="from least to most"
             )
     ax.set_ylim(bottom=0)
-    ax.legend()
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    legend(ax, ax.get_legend_handles_labels()[0], columns=1)
 
 
 def _picture(ax: Axes, values: NDArray[np.float64], observer: int, links: csr_array, limits: dict[str, float]) -> None:

@@ -22,6 +22,6 @@ from golfsim.report.style import save, styled
 __all__ = [
     "animation", "bars", "confusion", "convergence", "degrees", "differences", "drawing", "errors", "heatmap",
     "learning_curve", "lines", "messages", "needed", "online", "overlay", "pairwise", "plane_of", "planes_of",
-    "privacy_utility", "raster", "reaching", "roc", "save", "scatter", "scatters", "small_multiples", "spent", "spent_by_record",
-    "styled", "time_table", "time_to",
+    "privacy_utility", "raster", "reaching", "roc", "save", "scatter", "scatters", "small_multiples", "spent",
+    "spent_by_record", "styled", "time_table", "time_to",
 ]  # fmt: skip

@@ -86,13 +86,13 @@ def mix_rows(nodes, first, src, weight, sent, value, lo, hi):
 class MuffliatoConfig(AveragesConfig):
     """The settings of Muffliato."""
 
-    epsilon: float = Field(gt=0, description="the local ε of each record (or node), whoever sees the messages")
+    epsilon: float = Field(gt=0, description="the local ε of each record (or node), also if all messages are seen")
     delta: float = Field(ge=1e-10, lt=1, description="the δ at which ε holds")
     unit: Unit = Field("record", description="what ε protects: one record, or all records of a node")
     steps: int | None = Field(None, ge=1, description="the number of turns with messages; default: all turns")
     account: Literal["none", "pairwise"] | int = Field(
         "none",
-        description="“pairwise”: compute what each node reveals to each other node; or a number: to so many nodes that "
+        description="“pairwise”: compute what each node reveals to each other node; or a number: to this many nodes that "
         "are drawn; needs `steps`",
     )
 
@@ -183,7 +183,7 @@ class Muffliato(Averages[MuffliatoConfig]):
     # Numbers with noise
 
     def start(self, world: World, nodes: Nodes) -> None:
-        """Give nodes their numbers with noise: the same as before if they have started before."""
+        """Give nodes their numbers with noise: a node that starts again gets the same numbers."""
         self.resets += int(np.count_nonzero(self.drawn[nodes]))
         super().start(world, nodes)
 
@@ -313,7 +313,7 @@ class Muffliato(Averages[MuffliatoConfig]):
         return super().observe(world) | more
 
     def guarantee(self) -> Guarantee:
-        """Return the local guarantee, which holds whoever sees the messages: each node releases its numbers once."""
+        """Return the local guarantee, which holds also if all messages are seen: each node releases its numbers once."""
         config = self.config
         if config.of is None:
             return Guarantee(config.epsilon, "node", "for values between 0 and 1", delta=config.delta)

@@ -446,7 +446,7 @@ def as_published(mixing: Mixing, observer: int, power: int = 2) -> Floats:
         rows = np.zeros((senders.size, mixing.nodes))
         rows[np.arange(senders.size), senders] = 1.0
         for before in range(step - 1, -1, -1):
-            rows = np.asarray((mixing.matrix(before).T @ rows.T).T)
+            rows = np.asarray(mixing.matrix(before).T.dot(rows.T)).T
         found += (rows**power / (rows**2).sum(axis=1)[:, None]).sum(axis=0)
     return found
 

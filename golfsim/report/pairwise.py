@@ -47,14 +47,12 @@ def pairwise(
     ax : Axes, optional
         Axes whose place the panels take. Default: a new figure.
     """
-    values, observers = np.asarray(values, np.float64), np.asarray(observers)
-    if values.shape != (observers.size, links.shape[0]) or not observers.size:
-        what = (
-            f"{values.shape[0]} × {values.shape[-1]} values for {observers.size} observers and {links.shape[0]} nodes"
-        )
+    values, seen_by = np.asarray(values, np.float64), np.asarray(observers)
+    if values.shape != (seen_by.size, links.shape[0]) or not seen_by.size:
+        what = f"{values.shape[0]} × {values.shape[-1]} values for {seen_by.size} observers and {links.shape[0]} nodes"
         raise UserError(what, hint="expected one row per observer, and one column per node")
-    own = np.arange(links.shape[0]) == observers[:, None]
-    limits = {"vmin": 0.0, "vmax": float(values[~own].max(initial=0.0)) or 1.0}
+    own = np.arange(links.shape[0]) == seen_by[:, None]
+    limits: Any = {"vmin": 0.0, "vmax": float(values[~own].max(initial=0.0)) or 1.0}
     with styled():
         matrix, curve, graph = panels(within(ax), 1, 3, (PAGE, HIGH))[0]
         image = matrix.imshow(
@@ -63,7 +61,7 @@ def pairwise(
         matrix.set(xlabel="node", ylabel="observer")
         matrix.grid(visible=False)
         matrix.figure.colorbar(image, ax=matrix, label=label)
-        _curves(curve, [(label, values), ("published formula", reference)], observers, links)
+        _curves(curve, [(label, values), ("published formula", reference)], seen_by, links)
         curve.set(xlabel="distance in the graph", ylabel=label)
         if links.shape[0] <= MOST:
             _picture(graph, values[0], int(observers[0]), links, limits)
@@ -85,11 +83,11 @@ def _curves(ax: Axes, curves: Any, observers: NDArray[Any], links: csr_array) ->
                 distance, numbers[:, 1], numbers[:, 2], color=how.colour, alpha=0.2, label="from least to most"
             )
     ax.set_ylim(bottom=0)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xticks(distance)
     legend(ax, ax.get_legend_handles_labels()[0], columns=1)
 
 
-def _picture(ax: Axes, values: NDArray[np.float64], observer: int, links: csr_array, limits: dict[str, float]) -> None:
+def _picture(ax: Axes, values: NDArray[np.float64], observer: int, links: csr_array, limits: Any) -> None:
     """Draw the graph; the colour of a node is what the observer gets of it."""
     import pandas as pd
     from matplotlib.collections import LineCollection
@@ -106,7 +104,9 @@ def _picture(ax: Axes, values: NDArray[np.float64], observer: int, links: csr_ar
     ax.scatter(
         *place[others].T, c=values[others], cmap=COLOURS, s=size, zorder=2, linewidths=0.2, edgecolors="k", **limits
     )
-    ax.scatter(*place[[observer]].T, c="w", marker="*", s=60, zorder=3, edgecolors="k", linewidths=0.6)
+    ax.scatter(
+        place[observer, 0], place[observer, 1], c="w", marker="*", s=60, zorder=3, edgecolors="k", linewidths=0.6
+    )
     ax.set(xticks=[], yticks=[], xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), title="what the star gets of each node")
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)

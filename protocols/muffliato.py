@@ -313,7 +313,7 @@ class Muffliato(Averages[MuffliatoConfig]):
         return super().observe(world) | more
 
     def guarantee(self) -> Guarantee:
-        """Return the local guarantee, which holds also if all messages are seen: each node releases its numbers once."""
+        """Return the local guarantee, also if all messages are seen: each node releases its numbers once."""
         config = self.config
         if config.of is None:
             return Guarantee(config.epsilon, "node", "for values between 0 and 1", delta=config.delta)

@@ -1,7 +1,7 @@
 """Compute what each node reveals to each other node if numbers with Gaussian noise are mixed by gossip.
 
 Every node adds Gaussian noise to its own numbers once. Then, in each step, nodes send their current numbers and take
-weighted means of what arrives. All that an observer sees is linear in the first numbers with noise. Let A have one row
+weighted means of what arrives. What an observer sees is linear in the first numbers with noise. Let A have one row
 per message that the observer gets, and one row for its own number, which it knows. The messages reveal as much about
 node u as a normal random number of variance 1 and mean 0 or μ·√s, where μ belongs to the noise of u alone and the share
 s is the squared length of the projection of the unit vector of u onto the rows of A. This is exact, also for colluding

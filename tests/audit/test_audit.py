@@ -90,7 +90,7 @@ STRATEGIES = {
     "shares of the honest": (
         GROUPS | {"epsilon": 2.0, "trust": "honest", "honest": 2}, (LOCAL,), DATA, ACROSS, 0.0,
     ),
-    "gossip with noise": (NOISY | {"epsilon": 2.0, "peers": "graph"}, (GRAPH,), L2, BOTH, 0.2),
+    "gossip with noise": (NOISY | {"epsilon": 2.0, "peers": "graph"}, (GRAPH,), L2, BOTH, 0.0),
     "histograms": (ANONML | {"epsilon": 2.0}, (PEERS,), DATA, BOTH, 0.1),
 }  # fmt: skip
 

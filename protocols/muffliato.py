@@ -92,8 +92,8 @@ class MuffliatoConfig(AveragesConfig):
     steps: int | None = Field(None, ge=1, description="the number of turns with messages; default: all turns")
     account: Literal["none", "pairwise"] | int = Field(
         "none",
-        description="“pairwise”: compute what each node reveals to each other node; or a number: to this many nodes that "
-        "are drawn; needs `steps`",
+        description="“pairwise”: compute what each node reveals to each other node; or a number: to this many nodes "
+        "that are drawn; needs `steps`",
     )
 
     @model_validator(mode="after")
@@ -192,7 +192,7 @@ class Muffliato(Averages[MuffliatoConfig]):
         new = nodes[~self.drawn[nodes]]
         super().take(world, new, restart)
         numbers, exact = self.value[new], 0
-        of = self.config.of
+        of: Any = self.config.of
         self.scale[new] = self._mechanism().scale
         if of is not None:
             exact = 1  # the number of records of a node is public
@@ -289,9 +289,10 @@ class Muffliato(Averages[MuffliatoConfig]):
     def pairwise(self, threads: int = 1) -> Pairwise | None:
         """Return the ε from node to node of all messages so far; None if it is not asked for, or not proven."""
         config, proven = self.config, self.guarantee().epsilon
+        of: Any = config.of
         if config.account == "none" or not self.done or self.resets or proven is None or math.isinf(proven):
             return None
-        if config.of is not None and config.unit == "record" and config.of.copies > 1:
+        if of is not None and config.unit == "record" and of.copies > 1:
             return None
         now = self.done, int(np.count_nonzero(self.drawn))
         if self._found is None or self._found[0] != now:
@@ -317,6 +318,7 @@ class Muffliato(Averages[MuffliatoConfig]):
         config = self.config
         if config.of is None:
             return Guarantee(config.epsilon, "node", "for values between 0 and 1", delta=config.delta)
+        assert isinstance(config.of, RawRecords)
         return config.of.guarantee_of(config.epsilon, config.unit, config.delta)
 
     def disclosure(self) -> Disclosure:

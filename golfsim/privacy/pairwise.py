@@ -54,7 +54,7 @@ class Mixing(NamedTuple):
     @property
     def nodes(self) -> int:
         """The number of nodes."""
-        return self.start.shape[1] - 1
+        return int(self.start.shape[1]) - 1
 
     @classmethod
     def of(cls, steps: Sequence[csr_array], repeat: int = 1) -> Mixing:

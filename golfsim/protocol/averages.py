@@ -306,7 +306,9 @@ class Averages(Protocol[A]):
 
     def precision(self) -> Precision:
         """Return what is known about the noise of the numbers of records."""
-        return self.config.of.precision()  # type: ignore[union-attr]
+        of: Any = self.config.of
+        found: Precision = of.precision()
+        return found
 
     def observe(self, world: World) -> dict[str, float]:
         """Return the moments and extremes of the values, of the last estimates, and the size of the network."""

@@ -102,7 +102,15 @@ def _picture(ax: Axes, values: NDArray[np.float64], observer: int, links: csr_ar
     others = np.arange(links.shape[0]) != observer
     size = float(np.clip(1200 / len(place), 4, 40))
     ax.scatter(
-        *place[others].T, c=values[others], cmap=COLOURS, s=size, zorder=2, linewidths=0.2, edgecolors="k", **limits
+        place[others, 0],
+        place[others, 1],
+        c=values[others],
+        cmap=COLOURS,
+        s=size,
+        zorder=2,
+        linewidths=0.2,
+        edgecolors="k",
+        **limits,
     )
     ax.scatter(
         place[observer, 0], place[observer, 1], c="w", marker="*", s=60, zorder=3, edgecolors="k", linewidths=0.6

@@ -15,12 +15,13 @@ from golfsim.report.judgement import confusion, roc, time_table
 from golfsim.report.needed import needed
 from golfsim.report.networks import animation, degrees, drawing, raster
 from golfsim.report.numbers import time_to
+from golfsim.report.pairwise import pairwise
 from golfsim.report.scatter import plane_of, planes_of, scatter, scatters
 from golfsim.report.style import save, styled
 
 __all__ = [
     "animation", "bars", "confusion", "convergence", "degrees", "differences", "drawing", "errors", "heatmap",
-    "learning_curve", "lines", "messages", "needed", "online", "overlay", "plane_of", "planes_of", "privacy_utility",
-    "raster", "reaching", "roc", "save", "scatter", "scatters", "small_multiples", "spent", "spent_by_record",
-    "styled", "time_table", "time_to",
+    "learning_curve", "lines", "messages", "needed", "online", "overlay", "pairwise", "plane_of", "planes_of",
+    "privacy_utility", "raster", "reaching", "roc", "save", "scatter", "scatters", "small_multiples", "spent",
+    "spent_by_record", "styled", "time_table", "time_to",
 ]  # fmt: skip

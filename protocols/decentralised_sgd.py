@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
 from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
@@ -20,42 +19,12 @@ from golfsim.learning.merging import merge_in
 from golfsim.learning.packing import ALL, MessageConfig, nothing_remembered, pack_rows, packing_of
 from golfsim.network.adversaries import forge_rows
 from golfsim.protocol.base import Layer
+from golfsim.protocol.mixing import DEGREE, LINK, Neighbours, most_messages
 from golfsim.protocol.overlay import Overlay
 from protocols.local_learner import LocalLearnerConfig, OwnModels
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
-
-ALL_TO_ALL = 1000  # nodes, if each has all others as neighbours
-DEGREE = 4  # bytes: the number of neighbours of the sender, for the weights
-LINK = 36  # bytes per link, while links are sorted and weighed
-
-
-class Links(NamedTuple):
-    """Both directions of all links of an overlay, sorted by receiver, then by sender."""
-
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-
-
-@kernel
-def weigh(src, dst, degree, uniform, weight):
-    """Compute the entry of the mixing matrix of each link.
-
-    Parameters
-    ----------
-    src, dst : array of int32, shape (links,)
-        The sender and the receiver of each link.
-    degree : array of int64, shape (nodes,)
-        The number of neighbours of each node.
-    uniform : bool
-        1/(1 + degree of the receiver) in place of the weights of Metropolis and Hastings, 1/(1 + larger degree).
-    weight : array of float64, shape (links,)
-        The entries; filled here.
-    """
-    for e in range(src.size):
-        mine = degree[dst[e]]
-        weight[e] = 1 / (1 + (mine if uniform else max(mine, degree[src[e]])))
 
 
 @kernel
@@ -178,56 +147,23 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
         model = config.message.size(*shape) if config.message else self._message_bytes
         self._message_bytes = model + DEGREE
         self._packing = packing_of(config.message, self.key("message"), shape[1], nothing_remembered(shape[1]))
-        self._fixed: Links | None = None
-        self._all_to_all = False
+        self._neighbours = Neighbours(config.peers, f"{self.name}.peers")
         self._sent = np.zeros_like(self.w)  # in the last cycle
         self.old = np.zeros((world.tampering.keeps_old().size, *shape), np.float32)
         self.old_kept = np.zeros(len(self.old), np.bool_)
 
     def memory(self, world: World) -> int:
         """Return the bytes of the models before and after they are averaged, and of the links."""
-        links = 2 * self.config.peers.most_links(world) or min(world.nodes, ALL_TO_ALL) ** 2
+        links = most_messages(self.config.peers, world)
         models = 2 * world.nodes + world.tampering.keeps_old().size
         return self.size_of_models(models) + size_of((LINK, links))
 
     def step(self, world: World) -> None:
         """Let all nodes learn, then let them average."""
         self.learn_alone(world)
-        links = self._links(world)
-        degree = np.bincount(links.dst, minlength=world.nodes)
-        weight = np.empty(links.src.size)
-        weigh(links.src, links.dst, degree, self.config.mixing == "uniform", weight)
-        sends = world.online[links.src]
-        src, dst, weight = links.src[sends], links.dst[sends], weight[sends]
+        src, dst, weight = self._neighbours.weighted(world, self.config.mixing == "uniform")
         arrives, _ = world.transport.send(self, "model", src, dst, self._message_bytes, dst.astype(np.int64))
         self._mix(world, src[arrives], dst[arrives], weight[arrives])
-
-    def _links(self, world: World) -> Links:
-        """Return the links of nodes that may send: with an oracle only those between online nodes."""
-        peers = self.config.peers
-        if self._fixed is None or not (peers.fixed or self._all_to_all):
-            found = peers.links(world)
-            self._all_to_all = found is None
-            if found is None:
-                self._refuse_many(world.nodes)
-                everyone = np.arange(world.nodes)
-                self._fixed = _both_ways(world.nodes * np.arange(world.nodes + 1), np.tile(everyone, world.nodes))
-            else:
-                self._fixed = _both_ways(found.indptr, found.indices)
-        links = self._fixed
-        if getattr(peers.config, "liveness", "oracle") != "oracle":
-            return links
-        there = world.online[links.src] & world.online[links.dst]
-        return Links(links.src[there], links.dst[there])
-
-    def _refuse_many(self, nodes: int) -> None:
-        if nodes > ALL_TO_ALL:
-            raise UserError(
-                f"with “{self.config.peers.name}” every node has all others as neighbours, and there are {nodes:,} "
-                f"nodes; expected at most {ALL_TO_ALL:,}",
-                key=f"{self.name}.peers",
-                hint="use static_overlay, newscast or cyclon as peers",
-            )
 
     def _mix(self, world: World, src: NDArray[np.int32], dst: NDArray[np.int32], weight: NDArray[np.float64]) -> None:
         """Average models by the messages that have arrived, which are sorted by receiver."""
@@ -265,14 +201,3 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
         nodes = np.flatnonzero(world.online).astype(np.int32)
         found = spread_of(linear(self.w), nodes, self.w.shape[1]) if nodes.size else 0.0
         return super().observe(world) | {"consensus": float(found)}
-
-
-def _both_ways(start: NDArray[Any], neighbour: NDArray[Any]) -> Links:
-    """Return links in both directions, without loops: a node answers whom it does not know."""
-    nodes = start.size - 1
-    one = np.repeat(np.arange(nodes, dtype=np.int64), np.diff(start))
-    other = neighbour.astype(np.int64)
-    apart = one != other
-    one, other = one[apart], other[apart]
-    both = np.unique(np.concatenate([one * nodes + other, other * nodes + one]))
-    return Links((both % nodes).astype(np.int32), (both // nodes).astype(np.int32))

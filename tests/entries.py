@@ -42,6 +42,7 @@ GIVEN = {"name": "given", "use": "user_protocols/numbers.py:Given"}
 SUMS = {"name": "sums", "use": "user_protocols/numbers.py:Sums"}
 MEANS = {"name": "means", "use": "averaging", "peers": "peers", "of": "sums", "epoch": 3}
 NOISY = {"use": "noisy_mean", "epsilon": 4.0}
+GOSSIPED = {"use": "muffliato", "of": "raw", "epsilon": 20.0, "delta": 1e-5}
 OVER_VIEWS = {"peers": "peers", "formation": "overlay"}
 
 ENTRIES = {
@@ -73,6 +74,13 @@ ENTRIES = {
     "push_sum counts, epochs": Entry({"use": "push_sum", "peers": "peers", "initial": "count", "epoch": 4}, (VIEWS,)),
     "push_sum of records, epochs": Entry(
         {"use": "push_sum", "peers": "peers", "of": "sums", "epoch": 3}, (PEERS, SUMS), data=True
+    ),
+    "muffliato": Entry({"use": "muffliato", "peers": "graph", "epsilon": 2.0, "delta": 1e-5, "steps": 6}, (GRAPH,)),
+    "muffliato of records, pairwise": Entry(
+        GOSSIPED | {"peers": "peers", "moments": 2, "steps": 5, "account": "pairwise"}, (VIEWS,), data=True
+    ),
+    "muffliato of nodes, some observers": Entry(
+        GOSSIPED | {"peers": "graph", "unit": "node", "steps": 4, "account": 3}, (GRAPH,), data=True
     ),
     "averaged_model": Entry({"use": "averaged_model", "averages": "means"}, (PEERS, SUMS, MEANS), data=True),
     "averaged_model, mean of noisy models": Entry(

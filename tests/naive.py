@@ -2376,3 +2376,29 @@ def worst_mu(own, between, edges, others, sensitivity):
             difference[place[i]], difference[place[j]] = 1, -1
             covariance += between**2 * np.outer(difference, difference)
     return sensitivity * math.sqrt(np.diagonal(np.linalg.inv(covariance)).max())
+
+
+# ------------------------------------------------------------------------------------------------ gossip with noise
+
+
+def seen_by(members, matrices, senders):
+    """The rows of what some nodes see: their own numbers, and those that they get in each step.
+
+    senders[t] has the nodes whose numbers any member gets in step t. Numbers before step t are W_{t−1}…W_0 (x + noise).
+    """
+    power = np.eye(len(matrices[0]))
+    rows = [power[c] for c in members]
+    for matrix, these in zip(matrices, senders, strict=True):
+        rows += [power[w] for w in these]
+        power = matrix @ power
+    return np.array(rows)
+
+
+def two_hypotheses(rows, node, noise):
+    """The squared distance of the means of what is seen if a node's number is 0 or 1, by the covariance of the noise.
+
+    This is the definition: N(A·0, AΣAᵀ) and N(A·e, AΣAᵀ) can be distinguished as N(0, 1) and N(μ, 1).
+    """
+    change = rows[:, node]
+    covariance = rows @ np.diag(np.asarray(noise) ** 2) @ rows.T
+    return float(change @ np.linalg.pinv(covariance, rcond=1e-11, hermitian=True) @ change)

@@ -62,6 +62,24 @@ class Central:
         return f"central ε = {above:g}, δ = {self.delta:g} per {self.unit}{': ' + self.note if self.note else ''}"
 
 
+@dataclass(frozen=True)
+class Pairwise:
+    """The proven (ε, δ) from one node to another for the messages that arrived, in addition to a local ε."""
+
+    mean: float
+    largest: float
+    delta: float
+    unit: Unit = "record"
+    observers: int = 0  # the nodes whose view was computed
+
+    def __str__(self) -> str:
+        numbers = f"mean ε = {_rounded_up(self.mean):g}, largest ε = {_rounded_up(self.largest):g}"
+        return (
+            f"from node to node: {numbers}, δ = {self.delta:g} per {self.unit}, for what each of {self.observers} "
+            f"nodes received, if nodes do not collude"
+        )
+
+
 def _rounded_up(value: float) -> float:
     """Return the smallest number of four digits that is at least a positive value."""
     step = 10.0 ** (math.floor(math.log10(value)) - 3) if value > 0 else 1.0

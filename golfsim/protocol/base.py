@@ -16,7 +16,7 @@ from golfsim.core.metrics import Metric
 from golfsim.core.settings import Settings
 from golfsim.core.state import Stateful
 from golfsim.network.mailbox import Mailbox
-from golfsim.privacy.mechanisms import Central, Guarantee
+from golfsim.privacy.mechanisms import Central, Guarantee, Pairwise
 
 if TYPE_CHECKING:
     from golfsim.network.world import World
@@ -240,6 +240,10 @@ class Protocol(Stateful, Generic[C]):
 
     def central(self) -> Central | None:
         """Return the central (ε, δ) of what was released so far, in addition to `guarantee`; None: none is proven."""
+        return None
+
+    def pairwise(self) -> Pairwise | None:
+        """Return the (ε, δ) from node to node of what was sent so far, in addition to `guarantee`; None: not proven."""
         return None
 
     def disclosure(self) -> Disclosure:

@@ -275,7 +275,9 @@ def guarantees(simulation: Simulation) -> dict[str, str]:
     }
     at_delta = at_delta_of(simulation)
     found = {
-        name: "; ".join(map(str, filter(None, (layer.guarantee(), at_delta.get(name), layer.central()))))
+        name: "; ".join(
+            map(str, filter(None, (layer.guarantee(), at_delta.get(name), layer.central(), layer.pairwise())))
+        )
         for name, layer in layers.items()
     }
     private = [layer.guarantee() for layer in layers.values() if layer.touches_private_data]
@@ -323,6 +325,8 @@ def privacy(simulation: Simulation) -> dict[str, dict[str, Any]]:
                 found[name]["at_delta"] = at_delta._asdict() | {"text": str(at_delta)}
             if central := layer.central():
                 found[name]["central"] = vars(central) | {"text": str(central)}
+            if pairwise := layer.pairwise():
+                found[name]["pairwise"] = vars(pairwise) | {"text": str(pairwise)}
     return found
 
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from entries import ANONML, ENTRIES, GOLF, GROUPS, LOCAL, OUTPUT, PEERS
+from entries import ANONML, ENTRIES, GOLF, GOSSIPED, GRAPH, GROUPS, LOCAL, OUTPUT, PEERS
 from entries import scenario as contract_scenario
 from helpers import HERE, learning_tree, needs_jit, tree
 from typer.testing import CliRunner
@@ -100,6 +100,7 @@ STRATEGIES = {
     "the curator's gaussian noise": (
         GROUPS | {"epsilon": 2.0, "trust": "curator", "noise": "gaussian", "delta": 0.05}, (LOCAL,), DATA, ACROSS, 0.0,
     ),
+    "gossip with noise": (GOSSIPED | {"epsilon": 2.0, "peers": "graph"}, (GRAPH,), L2, BOTH, 0.0),
     "histograms": (ANONML | {"epsilon": 2.0}, (PEERS,), DATA, BOTH, 0.1),
 }  # fmt: skip
 

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 
 from golfsim.core.errors import UserError
 from golfsim.core.kernels import kernel
-from golfsim.core.metrics import Metric
 from golfsim.core.rng import sample
 from golfsim.core.threads import over_ranges
 from golfsim.privacy.mechanisms import Gaussian, Guarantee, Pairwise, Unit
 from golfsim.privacy.noise import add_gaussian
+from golfsim.privacy.pairwise import METRICS as PAIRWISE_METRICS
 from golfsim.privacy.pairwise import Mixing, epsilons, shares
 from golfsim.protocol.averages import METRICS, NUMBER, Averages, AveragesConfig, Floats, Nodes, mean_of
 from golfsim.protocol.base import Audited, Disclosure
@@ -119,15 +119,7 @@ class Muffliato(Averages[MuffliatoConfig]):
 
     Config = MuffliatoConfig
     accepts = frozenset({"loss", "partition"})
-    metrics = (
-        *METRICS,
-        Metric(
-            "pairwise.epsilon.mean",
-            "The mean over pairs of nodes of the ε, at the δ of the layer, that one reveals to the other.",
-            better="down",
-        ),
-        Metric("pairwise.epsilon.max", "The largest ε that one node reveals to another.", better="down"),
-    )
+    metrics = (*METRICS, *PAIRWISE_METRICS)
 
     def setup(self, world: World) -> None:
         """Allocate the numbers with noise, and the messages that count for the pairwise ε."""

@@ -374,18 +374,12 @@ class Walk(Descent[C]):
         tail = Tail(self.averaged, linear(self.recent), linear(self.earlier))
         if self.config.learner.batched:
             self._visit_together(path, rows, tail, world.threads)
-        elif self._exposure is not None:
-            for step in range(path.shape[1]):
-                follow(self._exposure, path[:, step], self.w, self.age, self.rule(), rows)
-                hop_of_all = np.ascontiguousarray(path[:, step : step + 1])
-                visit(
-                    hop_of_all, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail
-                )
         else:
-            for hops in (path,) if self._arrivals is None else np.split(path, path.shape[1], axis=1):
-                self._show(hops, before=True)
+            for hops in np.split(path, path.shape[1], axis=1) if self._followed else (path,):
+                hops = np.ascontiguousarray(hops)
+                self._before(hops[:, 0])
                 visit(hops, linear(self.w), self.age, models, rows, self.rule(), *self._privacy(), self.visits, tail)
-                self._show(hops, before=False)
+                self._after(hops[:, 0])
         if self.config.restart == "resend":
             np.copyto(self.at, self.held, where=self._gone())
 
@@ -398,15 +392,25 @@ class Walk(Descent[C]):
         self._exposure = exposure
         return True
 
-    def _show(self, hops: NDArray[np.int32], before: bool) -> None:
-        """Let the observers of an audit, if there are any, see tokens before a hop; note where tokens were after it."""
-        arrivals = self._arrivals
-        for walker in np.flatnonzero(hops[:, 0] >= 0) if arrivals is not None else ():
-            node = int(hops[walker, 0])
-            if before and arrivals is not None and arrivals.observes[node]:
-                arrivals.arrive(int(walker), int(self.age[walker]), self.w[walker])
-            elif not before and arrivals is not None:
-                arrivals.visit(int(walker), node)
+    @property
+    def _followed(self) -> bool:
+        """Whether `_before` and `_after` must see every hop."""
+        return self._exposure is not None or self._arrivals is not None
+
+    def _before(self, path: NDArray[np.int32]) -> None:
+        """Let attackers, and the observers of an audit, see the tokens at nodes before their updates."""
+        if self._exposure is not None:
+            follow(self._exposure, path, self.w, self.age, self.rule(), self.config.records.rows)
+        if self._arrivals is not None:
+            for walker in np.flatnonzero(path >= 0):
+                if self._arrivals.observes[path[walker]]:
+                    self._arrivals.arrive(int(walker), int(self.age[walker]), self.w[walker])
+
+    def _after(self, path: NDArray[np.int32]) -> None:
+        """Note for the observers of an audit where tokens were updated."""
+        if self._arrivals is not None:
+            for walker in np.flatnonzero(path >= 0):
+                self._arrivals.visit(int(walker), int(path[walker]))
 
     def _visit_together(self, path: NDArray[np.int32], rows: Rows, tail: Tail, threads: int) -> None:
         """Visit nodes as the kernel `visit` does, with a learner that updates many models at once."""

@@ -118,7 +118,9 @@ ENTRIES = {
     "gradient_perturbation": Entry(GOLF | {"use": "gradient_perturbation", "epsilon": 5.0}, (PEERS,), data=True),
     "data_perturbation": Entry({"use": "data_perturbation", "epsilon": 5.0}, data=True, once=True),
     "gradient_perturbation, gaussian": Entry(
-        GOLF | {"use": "gradient_perturbation", "epsilon": 5.0, "noise": "gaussian", "delta": 1e-5, "norm": "l2"},
+        GOLF
+        | {"use": "gradient_perturbation", "epsilon": 5.0, "noise": "gaussian", "delta": 1e-5, "norm": "l2"}
+        | {"learner": "mean", "account": 3},
         (PEERS,),
         data=True,
     ),

@@ -2402,3 +2402,31 @@ def two_hypotheses(rows, node, noise):
     change = rows[:, node]
     covariance = rows @ np.diag(np.asarray(noise) ** 2) @ rows.T
     return float(change @ np.linalg.pinv(covariance, rcond=1e-11, hermitian=True) @ change)
+
+
+# ------------------------------------------------------------------------------------------------ walks with noise
+
+
+def seen_on_a_walk(history, observer):
+    """What an observer sees of each node on one walk: sums of the squares of μ (Feldman et al. 2018, theorem 22).
+
+    history has ("arrive", node) before and ("update", node, variance, mu, firm) after each visit with an update. The
+    shift μ·s of an update is hidden by the noise of all updates from it to the next sight, up to one that is not firm.
+    """
+    found, part = {}, []
+    for event in history:
+        if event[0] == "update":
+            part = [] if event[1] == observer else [*part, event[1:]]
+        elif event[1] == observer:
+            sums = {}
+            for e, (node, variance, mu, _) in enumerate(part):
+                hidden = variance
+                for _, more, _, firm in part[e + 1 :]:
+                    if not firm:
+                        break
+                    hidden += more
+                sums[node] = sums.get(node, 0.0) + mu * math.sqrt(variance / hidden)
+            for node, total in sums.items():
+                found[node] = found.get(node, 0.0) + total**2
+            part = []
+    return found

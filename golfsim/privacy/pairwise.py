@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golfsim.core.kernels import kernel
+from golfsim.core.metrics import Metric
 from golfsim.core.simd import dot, fused, load, spread, store, total
 from golfsim.core.threads import over_ranges
 from golfsim.privacy import gaussian
@@ -25,6 +26,14 @@ from golfsim.privacy import gaussian
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+METRICS = (
+    Metric(
+        "pairwise.epsilon.mean",
+        "The mean over pairs of nodes of the ε, at the δ of the layer, that one reveals to the other.",
+        better="down",
+    ),
+    Metric("pairwise.epsilon.max", "The largest ε that one node reveals to another.", better="down"),
+)
 LANES = 8
 TILE = 4  # directions of the basis that are read at once
 COLUMNS = 512  # of them

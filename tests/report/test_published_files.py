@@ -57,7 +57,8 @@ def selections(item):
 
 def test_all_sources_are_there():
     assert [file.stem for file in FILES] == [
-        "a15", "b14", "c17", "d18", "d23", "d87", "h16", "h17", "h21", "j05", "j09", "l07", "o13", "v20",
+        "a15", "b14", "c17", "d18", "d20", "d23", "d87", "h16", "h17", "h21", "j05", "j09", "k20", "l07", "o13",
+        "v20",
     ]  # fmt: skip
 
 

@@ -105,7 +105,8 @@ def test_a_selection_names_columns_values_layers_and_metrics_that_the_scenario_h
 
 def known(metric, layer, scenario):
     """Whether a layer logs a metric, as it or the observer declares it."""
-    return any(one.matches(in_full(metric)) for one in of_scenario(scenario).get(layer, ()))
+    logged = of_scenario(scenario).get(layer, ())
+    return any(one.matches(name) for one in logged for name in (in_full(metric), metric))
 
 
 def test_the_short_name_of_a_source_has_the_last_names_of_its_authors():

@@ -171,8 +171,8 @@ class PlotConfig(Settings):
     )
     x_scale: Literal["linear", "log"] | None = Field(
         None,
-        description="convergence, lines: the scale of the x axis. Default for convergence: logarithmic, unless an event "
-        "is late; for lines: logarithmic if the values differ by a factor of eight or more",
+        description="convergence, lines: the scale of the x axis. Default for convergence: logarithmic, unless an "
+        "event is late; for lines: logarithmic if the values differ by a factor of eight or more",
     )
     y_scale: Literal["linear", "log"] | None = Field(
         None, description="convergence, lines: the scale of the y axis; default: linear. A logarithmic axis omits zeros"

@@ -76,7 +76,22 @@ def convergence(
     unless `log` is False, or an event is so late that it would not be visible.
 
     With `over` “messages” or “bytes” the x axis is what all nodes of the layer have sent by then, as mean over runs. If
-    it is logarithmic, it begins at a ten-thousandth of its end at the earliest. With `y_log` the y axis is logarithmic.
+    it is logarithmic, it begins at a ten-thousandth of its end at the earliest.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    metric : str
+        The metric, with or without `.mean`.
+    over : str
+        The x axis: “cycle”, “messages” or “bytes”.
+    log : bool, optional
+        Whether the x axis is logarithmic. Default: unless an event is late.
+    y_log : bool
+        Whether the y axis is logarithmic.
+    ax : Axes, optional
+        The axes to draw on. Default: a new figure.
     """
     if over not in OVER:
         raise UserError(f"there is no axis “{over}”", hint=listed(over, OVER))

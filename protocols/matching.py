@@ -46,8 +46,8 @@ def pair_up(pool, key, cycle, k, partner):
 class Matching(Overlay[LayerConfig]):
     """In each cycle the online nodes form random pairs: a node is the peer of its peer. Nothing is stored or sent.
 
-    All layers get the same pairs, whatever the key of their draws. Each k draws another matching of the cycle. If the
-    number of online nodes is odd, one of them has no peer.
+    All layers get the same pairs, whatever the key of their draws. Each k draws another matching of the cycle, and so
+    does each further turn of a layer in the cycle. If the number of online nodes is odd, one of them has no peer.
     """
 
     Config = LayerConfig
@@ -55,8 +55,7 @@ class Matching(Overlay[LayerConfig]):
 
     def setup(self, world: World) -> None:
         """Forget the pairs of earlier cycles."""
-        self._key = self.key("matching")
-        self._drawn: tuple[int, int] = (-1, -1)
+        self._drawn = (-1, -1, -1)
         self._partner = np.empty(world.nodes, np.int32)
 
     def memory(self, world: World) -> int:
@@ -70,7 +69,7 @@ class Matching(Overlay[LayerConfig]):
     def choose(
         self, world: World, nodes: NDArray[np.int32], key: np.uint64, k: int | NDArray[np.int64] = 0
     ) -> NDArray[np.int32]:
-        """Return the partner of each node in matching k of this cycle, or −1."""
+        """Return the partner of each node in matching k of this turn, or −1."""
         nodes, numbers = self.numbers(world, nodes, k)
         if isinstance(numbers, int):
             return self._matching(world, numbers)[nodes]
@@ -87,7 +86,7 @@ class Matching(Overlay[LayerConfig]):
         return peer
 
     def links(self, world: World) -> csr_array:
-        """Return the pairs of matching 0 of this cycle."""
+        """Return the pairs of matching 0 of this turn."""
         from scipy.sparse import csr_array
 
         partner = self._matching(world, 0)
@@ -98,7 +97,8 @@ class Matching(Overlay[LayerConfig]):
 
     def _matching(self, world: World, k: int) -> NDArray[np.int32]:
         """Return the partner of each node; the last matching is remembered."""
-        if self._drawn != (world.cycle, k):
-            pair_up(np.sort(world.order), self._key, world.cycle, k, self._partner)
-            self._drawn = (world.cycle, k)
+        if self._drawn != (world.cycle, world.turn, k):
+            key = self._key_of("matching", world.turn)
+            pair_up(np.sort(world.order), key, world.cycle, k, self._partner)
+            self._drawn = (world.cycle, world.turn, k)
         return self._partner

@@ -31,7 +31,7 @@ Answer = tuple[bool | None, "list[pd.Series[float]]"]
 
 
 def in_full(metric: str) -> str:
-    """Return the name of a metric in the log: without a dot it means the mean over nodes."""
+    """Return the name of a metric in the log: without a dot it means the mean over nodes, if there is one."""
     return metric if "." in metric else f"{metric}.mean"
 
 
@@ -40,7 +40,7 @@ def rows_at(frame: pd.DataFrame, where: Mapping[str, Any], layer: str, metric: s
 
     It is an error if the log has no such key or no such rows.
     """
-    rows = frame[(frame["layer"] == layer) & (frame["metric"] == in_full(metric))]
+    rows = frame[(frame["layer"] == layer) & frame["metric"].isin([in_full(metric), metric])]
     for key, value in where.items():
         if key not in frame:
             raise UserError(f"the log has no “{key}”", hint=nearest(key, [str(c) for c in frame.columns]))

@@ -64,6 +64,7 @@ def convergence(
     *,
     over: str = "cycle",
     log: bool | None = None,
+    y_log: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw one curve over cycles per layer that has the metric and per point of a sweep.
@@ -76,6 +77,21 @@ def convergence(
 
     With `over` “messages” or “bytes” the x axis is what all nodes of the layer have sent by then, as mean over runs. If
     it is logarithmic, it begins at a ten-thousandth of its end at the earliest.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The log, as `golfsim.load` returns it.
+    metric : str
+        The metric, with or without `.mean`.
+    over : str
+        The x axis: “cycle”, “messages” or “bytes”.
+    log : bool, optional
+        Whether the x axis is logarithmic. Default: unless an event is late.
+    y_log : bool
+        Whether the y axis is logarithmic.
+    ax : Axes, optional
+        The axes to draw on. Default: a new figure.
     """
     if over not in OVER:
         raise UserError(f"there is no axis “{over}”", hint=listed(over, OVER))
@@ -99,7 +115,7 @@ def convergence(
             cycles(ax)  # new ticks
         ax.set_xlabel(OVER[over])
         ax.set_ylabel(numbers.label_of(metric))
-        _ground(ax)
+        _ground(ax, y_log)
         within_shares(ax, metric)
         mark(ax, events, found["cycle"].max())
         if len(own) > 1 and not direct:
@@ -200,9 +216,12 @@ def _hidden(found: pd.DataFrame, low: str, high: str) -> float:
     return float(inside.groupby(pairs["curve"], observed=True).mean().max()) if len(pairs) else 0.0
 
 
-def _ground(ax: Axes) -> None:
-    """Let the axis begin at zero, after everything is drawn: fixed limits do not grow."""
-    ax.set_ylim(bottom=min(0.0, ax.dataLim.y0))
+def _ground(ax: Axes, log: bool = False) -> None:
+    """Let the axis begin at zero, after everything is drawn: fixed limits do not grow. If logarithmic, omit zeros."""
+    if log:
+        ax.set_yscale("log", nonpositive="mask")
+    else:
+        ax.set_ylim(bottom=min(0.0, ax.dataLim.y0))
 
 
 def _meaning(found: pd.DataFrame, drawn: set[str]) -> list[Any]:
@@ -230,9 +249,10 @@ def _runs(found: pd.DataFrame) -> str:
 
 def _name_the_ends(ax: Axes, curves: Any) -> None:
     """Write the name of each curve at its right end; names that would overlap are moved apart."""
-    bottom, top = ax.get_ylim()
+    scale, limits = ax.yaxis.get_transform().transform, ax.get_ylim()
+    bottom, top = map(scale, limits)
     ends: list[Any] = sorted(((line.get_xydata()[-1], line) for line in curves), key=lambda end: end[0][1])
-    heights = apart([(y - bottom) / (top - bottom) for (_, y), _ in ends])
+    heights = apart([float(scale(max(y, limits[0])) - bottom) / (top - bottom) for (_, y), _ in ends])
     for ((x, _), line), height in zip(ends, heights, strict=True):
         ax.annotate(
             str(line.get_label()), (x, height), xycoords=("data", "axes fraction"), xytext=(4, 0),
@@ -262,6 +282,7 @@ def small_multiples(
     *,
     columns: int = 3,
     log: bool | None = None,
+    y_log: bool = False,
     figure: Figure | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -281,6 +302,8 @@ def small_multiples(
         The largest number of panels per row.
     log : bool, optional
         Whether the axis of cycles is logarithmic. Default: unless an event is late.
+    y_log : bool
+        Whether the y axis is logarithmic.
     figure : Figure, optional
         The figure to draw on. Default: a new one.
     ax : Axes, optional
@@ -307,7 +330,7 @@ def small_multiples(
             mark(one, events_of(frame[frame[over] == value]), last)
             one.set(xlabel="cycle", ylabel=numbers.label_of(metric))
         _hide(axes.flat[len(titles) :])
-        _ground(axes[0, 0])
+        _ground(axes[0, 0], y_log)
         within_shares(axes[0, 0], metric)
         _trim(axes)
         lines = {str(line.get_label()): line for one in axes.flat for line in one.lines} if len(names) > 1 else {}

@@ -76,7 +76,8 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
     if plot.kind == "convergence":
         if plot.metric is None and plot.x is None:
             return usual(frame)
-        return curves_of(frame, str(plot.metric or "error"), plot.x or "cycle")
+        metric, x_log, y_log = str(plot.metric or "error"), _is_log(plot.x_scale), plot.y_scale == "log"
+        return curves_of(frame, metric, plot.x or "cycle", x_log, y_log)
     metrics = (plot.metric or "accuracy",) if not isinstance(plot.metric, tuple) else plot.metric
     frame, metric = (frame, metrics[0]) if len(metrics) == 1 else side_by_side(frame, metrics)
     rows, columns, lines_ = (MEASURE if key == "metric" else key for key in (plot.rows, plot.columns, plot.lines))
@@ -86,9 +87,15 @@ def of(plot: PlotConfig, frame: pd.DataFrame) -> Axes:
         return heatmap(frame, rows, columns, metric)
     assert plot.x is not None
     if plot.kind == "lines":
-        return lines(frame, plot.x, lines_, metric, reference=plot.reference)
+        x_log, y_log = _is_log(plot.x_scale), plot.y_scale == "log"
+        return lines(frame, plot.x, lines_, metric, reference=plot.reference, x_log=x_log, y_log=y_log)
     kinds: dict[str, Callable[..., Axes]] = {"bars": bars, "privacy-utility": privacy_utility}
     return kinds[plot.kind](frame, plot.x, lines_, metric)
+
+
+def _is_log(scale: str | None) -> bool | None:
+    """Return whether an axis is stated to be logarithmic; None if nothing is stated."""
+    return None if scale is None else scale == "log"
 
 
 def usual(frame: pd.DataFrame) -> Axes:
@@ -135,13 +142,17 @@ def side_by_side(frame: pd.DataFrame, metrics: tuple[str, ...]) -> tuple[pd.Data
     return noted(pd.concat(parts).assign(metric=f"{numbers.bare(name)}.mean"), [note_of(frame)]), name
 
 
-def curves_of(frame: pd.DataFrame, metric: str = "error", over: str = "cycle") -> Axes:
+def curves_of(
+    frame: pd.DataFrame, metric: str = "error", over: str = "cycle", log: bool | None = None, y_log: bool = False
+) -> Axes:
     """Draw convergence curves: in one panel, or in small multiples if there are too many for one.
 
-    Curves over messages or bytes are always in one panel.
+    Curves over messages or bytes are always in one panel. `log` and `y_log` say whether the axes are logarithmic.
     """
     split = splitting(frame, metric) if over == "cycle" else None
-    return convergence(frame, metric, over=over) if split is None else small_multiples(frame, split, metric)
+    if split is None:
+        return convergence(frame, metric, over=over, log=log, y_log=y_log)
+    return small_multiples(frame, split, metric, log=log, y_log=y_log)
 
 
 def splitting(frame: pd.DataFrame, metric: str) -> str | None:

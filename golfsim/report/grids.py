@@ -187,7 +187,8 @@ def _numeric(values: Any) -> bool:
 
 def lines(
     frame: pd.DataFrame, x: str, by: str | None = None, metric: str = "accuracy",
-    *, reference: float | str | None = None, figure: Figure | None = None, ax: Axes | None = None,
+    *, reference: float | str | None = None, x_log: bool | None = None, y_log: bool = False,
+    figure: Figure | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Draw the mean of the metric over runs against a key, with 95 % intervals.
 
@@ -207,6 +208,10 @@ def lines(
     reference : float or str, optional
         A value of `x` or of `by`, for example an infinite ε, that the others are compared with. Of `x`: the mean of
         each line at this value is a dashed horizontal line of the same colour. Of `by`: this line is dashed and grey.
+    x_log : bool, optional
+        Whether the horizontal axis is logarithmic. Default: if its values differ by a factor of eight or more.
+    y_log : bool
+        Whether the vertical axis is logarithmic.
     figure, ax : Figure or Axes, optional
         The figure, or the axes in whose place, the panels are drawn. Default: a new figure.
 
@@ -231,7 +236,9 @@ def lines(
             own = ends(part, metric, [by, x] if by else [x])
             if across_x:
                 own = _dashed(ax_, own, x, by, names, reference)
-            _against(ax_, own, x, by, names, metric, None if across_x else reference)
+            _against(ax_, own, x, by, names, metric, None if across_x else reference, x_log)
+            if y_log:
+                ax_.set_yscale("log", nonpositive="mask")
             ax_.set(title=plain(title), ylabel=numbers.label_of(metric) if ax_ in axes[:, 0] else "")
         within_shares(axes, metric)
         _hide(axes.flat[len(parts) :])
@@ -315,6 +322,7 @@ def _against(
     names: dict[Any, str],
     metric: str,
     reference: float | str | None = None,
+    log: bool | None = None,
 ) -> None:
     """Draw lines of means with intervals over a key; infinity is at the right, one step beyond the largest number.
 
@@ -332,6 +340,8 @@ def _against(
         The metric, whose intervals may be bounded.
     reference : float or str, optional
         The value of `by` whose line is dashed and grey.
+    log : bool, optional
+        Whether the horizontal axis is logarithmic. Default: see `is_log`.
     """
     parts = {name: rows[rows[by] == name] if by else rows for name in names}
     level = {name for name, part in parts.items() if len(part) and is_level(part, x)}
@@ -339,7 +349,7 @@ def _against(
         level = {name for name in level if parts[name][x].isna().all()}
     ticks = sorted({float(v) for name, part in parts.items() if name not in level for v in part[x]})
     spots = places(ticks or sorted({float(v) for v in rows[x].dropna()}) or [1.0])
-    log = is_log(spots)
+    log = is_log(spots) if log is None else log and min(spots.values()) > 0
     drawn = [name for name, part in parts.items() if len(part) and name not in level]
     for place, (name, label) in enumerate(names.items()):
         if name in level:
@@ -350,7 +360,7 @@ def _against(
             at = {value: moved(spot, spots, shift, log) for value, spot in spots.items()}
             _line(ax, parts[name], at, how, label, x, metric)
     if ticks:
-        _scale(ax, ticks, spots, short(x))
+        _scale(ax, ticks, spots, short(x), log)
     ax.set(xlabel=short(x), ylabel="")
 
 
@@ -423,15 +433,15 @@ def places(values: list[float]) -> dict[float, float]:
     return {value: value if math.isfinite(value) else max(finite) * step for value in values}
 
 
-def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str) -> None:
-    """Use a logarithmic axis if values differ by a factor of eight or more, with the values as ticks."""
+def _scale(ax: Axes, ticks: list[float], spots: dict[float, float], label: str, log: bool) -> None:
+    """Set the scale of an axis, with the values as ticks."""
     from matplotlib.ticker import NullLocator
 
-    if is_log(spots):
+    if log:
         ax.set_xscale("log")
     ax.xaxis.set_minor_locator(NullLocator())
     most = max(3, min(9, int(_width(ax) * LETTERS) // (1 + max(len(number(value)) for value in ticks))))
-    kept = thinned(ticks, spots, log=ax.get_xscale() == "log", most=most)
+    kept = thinned(ticks, spots, log=log, most=most)
     ax.set_xticks([spots[value] for value in kept], [number(value) for value in kept])
     ax.set_xlabel(label)
 

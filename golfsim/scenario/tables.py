@@ -142,10 +142,18 @@ PLOT_KEYS = {
     "x": ("lines", "bars", "privacy-utility"),
     "lines": ("lines",),
     "reference": ("lines",),
+    "x_scale": ("convergence", "lines"),
+    "y_scale": ("convergence", "lines"),
 }
 
 
-OPTIONAL_PLOT_KEYS = {("x", "convergence"), ("lines", "bars"), ("lines", "privacy-utility"), ("reference", "lines")}
+OPTIONAL_PLOT_KEYS = {
+    ("x", "convergence"),
+    ("lines", "bars"),
+    ("lines", "privacy-utility"),
+    ("reference", "lines"),
+    *((key, kind) for key in ("x_scale", "y_scale") for kind in ("convergence", "lines")),
+}
 
 
 class PlotConfig(Settings):
@@ -184,6 +192,14 @@ class PlotConfig(Settings):
         None,
         description="lines: a value of x or of lines that the others are compared with, e.g. inf for an ε without "
         "noise; of x: a dashed horizontal line per line; of lines: this line is dashed and grey",
+    )
+    x_scale: Literal["linear", "log"] | None = Field(
+        None,
+        description="convergence, lines: the scale of the x axis. Default for convergence: logarithmic, unless an "
+        "event is late; for lines: logarithmic if the values differ by a factor of eight or more",
+    )
+    y_scale: Literal["linear", "log"] | None = Field(
+        None, description="convergence, lines: the scale of the y axis; default: linear. A logarithmic axis omits zeros"
     )
 
     @model_validator(mode="after")

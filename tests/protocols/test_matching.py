@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golfsim.core.errors import UserError
+from golfsim.protocol.turns import further_turn
 from protocols.matching import Matching
+from protocols.uniform import Uniform
 
 
 @given(
@@ -42,6 +44,17 @@ def test_layers_share_the_matching_of_a_cycle_and_each_k_draws_another():
     assert (links.toarray() == links.toarray().T).all()
     assert links.indices.tolist() == first.tolist()
     assert layer.choose(at_cycle(world, 2), world.order, np.uint64(1)).tolist() != first.tolist()
+
+
+def test_a_further_turn_of_a_layer_gets_another_matching():
+    world = at_cycle(make_world(40), 1)
+    overlay, layer = make_layer(Matching, world), make_layer(Uniform, world, name="above")
+    first = overlay.choose(world, world.order, np.uint64(1)).tolist()
+    with further_turn(layer, world, 1):
+        second = overlay.choose(world, world.order, np.uint64(1)).tolist()
+        assert second != first
+        assert overlay.choose(world, world.order, np.uint64(2)).tolist() == second
+    assert overlay.choose(world, world.order, np.uint64(1)).tolist() == first
 
 
 def test_all_matchings_of_six_nodes_are_equally_frequent():

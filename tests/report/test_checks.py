@@ -98,6 +98,12 @@ def test_the_test_of_two_spreads_is_that_of_pitman_and_morgan():
     assert checks._ratio_by_chance(np.arange(5.0), np.arange(5.0) + 1)
 
 
+def test_a_metric_that_is_one_number_per_layer_has_no_mean_over_nodes():
+    frame = log({"near": CALM, "far": CALM + 1}, metric="consensus")
+    assert verdict(frame, claim("below", "consensus", left=case("near"), right=case("far"))) == "agrees"
+    assert verdict(frame, claim("below", "consensus", left=case("far"), right=case("near"))) == "differs"
+
+
 def test_a_side_may_be_a_constant():
     frame = log({"calm": CALM, "wild": WILD})
     assert verdict(frame, claim("below", left=case("calm"), right={"value": 0.35})) == "agrees"

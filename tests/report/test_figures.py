@@ -412,6 +412,28 @@ def named_lines(panel):
     return [line for line in panel.lines if not line.get_label().startswith("_")]
 
 
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_the_scales_of_the_axes_are_those_of_the_scenario(scale):
+    rows = pointed(x=[1.0, 20.0], case=["one", "one"])
+    for plot in (
+        PlotConfig(kind="lines", x="x", lines="case", metric="error", x_scale=scale, y_scale=scale),
+        PlotConfig(metric="error", x_scale=scale, y_scale=scale),
+    ):
+        ax = figures.of(plot, rows)
+        assert (ax.get_xscale(), ax.get_yscale()) == (scale, scale)
+
+
+def test_on_a_logarithmic_axis_a_name_is_at_the_height_of_its_curve():
+    rows = frame("a", "b", cycles=(1, 2))
+    ax = figures.of(PlotConfig(metric="error", y_scale="log"), rows)
+    bottom, top = map(math.log, ax.get_ylim())
+    ends = {line.get_label(): line.get_ydata()[-1] for line in named_lines(ax)}
+    for name in ax.texts:
+        if name.get_text() in ends:
+            at = (math.log(ends[name.get_text()]) - bottom) / (top - bottom)
+            assert name.xy[1] == pytest.approx(at, abs=0.06)
+
+
 def test_only_the_layer_that_is_asked_for_is_drawn():
     plot = PlotConfig(kind="lines", x="x", lines="case", metric="error", layer="b")
     rows = pointed(x=[1.0, 2.0], case=["one", "one"])

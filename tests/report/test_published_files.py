@@ -57,7 +57,8 @@ def selections(item):
 
 def test_all_sources_are_there():
     assert [file.stem for file in FILES] == [
-        "a15", "b14", "c17", "d18", "d23", "d87", "h16", "h17", "h21", "j05", "j09", "l07", "o13", "v20",
+        "a15", "b14", "c17", "d18", "d20", "d23", "d87", "h16", "h17", "h21", "j05", "j09", "k20", "l07", "o13",
+        "v20",
     ]  # fmt: skip
 
 
@@ -104,7 +105,8 @@ def test_a_selection_names_columns_values_layers_and_metrics_that_the_scenario_h
 
 def known(metric, layer, scenario):
     """Whether a layer logs a metric, as it or the observer declares it."""
-    return any(one.matches(in_full(metric)) for one in of_scenario(scenario).get(layer, ()))
+    logged = of_scenario(scenario).get(layer, ())
+    return any(one.matches(name) for one in logged for name in (in_full(metric), metric))
 
 
 def test_the_short_name_of_a_source_has_the_last_names_of_its_authors():

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from golfsim.core.kernels import kernel
-from golfsim.core.memory import size_of
 from golfsim.core.metrics import Metric
 from golfsim.core.simd import prefetch
 from golfsim.core.threads import over_ranges
@@ -19,7 +18,7 @@ from golfsim.learning.merging import merge_in
 from golfsim.learning.packing import ALL, MessageConfig, nothing_remembered, pack_rows, packing_of
 from golfsim.network.adversaries import forge_rows
 from golfsim.protocol.base import Layer
-from golfsim.protocol.mixing import DEGREE, LINK, Neighbours, most_messages
+from golfsim.protocol.mixing import DEGREE, Neighbours, memory_of_links
 from golfsim.protocol.overlay import Overlay
 from protocols.local_learner import LocalLearnerConfig, OwnModels
 
@@ -154,9 +153,8 @@ class DecentralisedSGD(OwnModels[DecentralisedSGDConfig]):
 
     def memory(self, world: World) -> int:
         """Return the bytes of the models before and after they are averaged, and of the links."""
-        links = most_messages(self.config.peers, world)
         models = 2 * world.nodes + world.tampering.keeps_old().size
-        return self.size_of_models(models) + size_of((LINK, links))
+        return self.size_of_models(models) + memory_of_links(self.config.peers, world)
 
     def step(self, world: World) -> None:
         """Let all nodes learn, then let them average."""

@@ -19,7 +19,7 @@ from golfsim.privacy.pairwise import METRICS as PAIRWISE_METRICS
 from golfsim.privacy.pairwise import Mixing, epsilons, shares
 from golfsim.protocol.averages import METRICS, NUMBER, Averages, AveragesConfig, Floats, Nodes, mean_of
 from golfsim.protocol.base import Audited, Disclosure
-from golfsim.protocol.mixing import DEGREE, LINK, Neighbours, most_messages
+from golfsim.protocol.mixing import DEGREE, Neighbours, memory_of_links, most_messages
 from golfsim.protocol.moments import Precision
 from golfsim.protocol.records import RawRecords, refuse_unfit
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from golfsim.network.world import World
 
 MESSAGE = 12  # bytes of a kept message: its sender and its weight
+PAIR = 57  # bytes per observer and node while its ε is computed
 MOMENTS = math.sqrt(6)  # the largest change of the first moments of a node by one record
 SECOND_MOMENTS = math.sqrt(8)  # the same of first and second moments
 
@@ -165,8 +166,13 @@ class Muffliato(Averages[MuffliatoConfig]):
         width = 1 if of is None else of.value_width(config.moments == 2)
         links = most_messages(config.peers, world)
         kept = (config.steps or 0) if config.account != "none" else 0
-        more = (2 * NUMBER * width + 9) * world.nodes + LINK * links
-        return super().memory(world) + more + kept * (MESSAGE * links + NUMBER * (world.nodes + 1))
+        more = (2 * NUMBER * width + 9) * world.nodes + memory_of_links(config.peers, world)
+        found = PAIR * world.nodes * self._most_observers(world.nodes)
+        return super().memory(world) + more + found + kept * (MESSAGE * links + NUMBER * (world.nodes + 1))
+
+    def _most_observers(self, nodes: int) -> int:
+        account = self.config.account
+        return 0 if account == "none" else nodes if account == "pairwise" else min(int(account), nodes)
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return the values and the numbers with noise of the nodes."""

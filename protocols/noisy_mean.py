@@ -251,7 +251,11 @@ class NoisyMean(Means[NoisyMeanConfig]):
         """Return the bytes of the numbers, with a copy while they are sent, and of the ledger."""
         records = self.config.of
         units = int(records.capacity().sum()) if self.config.unit == "record" else world.nodes
-        return size_of((np.float64, 4, world.nodes, self._width()), (12, world.nodes), (np.int32, units))
+        connected = 0  # nodes whose matrix is inverted
+        if self.config.colluding is not None:
+            connected = min(math.ceil(world.nodes * (1 - self.config.colluding)), correlated.MOST)
+        matrix = (np.float64, 3, connected, connected)
+        return size_of((np.float64, 4, world.nodes, self._width()), (12, world.nodes), (np.int32, units), matrix)
 
     def of_nodes(self, world: World) -> dict[str, NDArray[Any]]:
         """Return what each node has sent, agreed on, and received."""

@@ -225,7 +225,8 @@ class RegularisedErmConfig(LayerConfig, DeltaConfig):
     @model_validator(mode="before")
     @classmethod
     def _no_gaussian_objective(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("noise") == "objective" and given.get("delta") is not None:
+        delta = given.get("delta") if isinstance(given, dict) else None
+        if isinstance(delta, float) and given.get("noise") == "objective":
             raise ValueError(
                 "delta: noise in the objective is never Gaussian; noise = “gaussian” adds Gaussian noise to the model"
             )

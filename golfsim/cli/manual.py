@@ -14,12 +14,14 @@ METRICS = "metrics"
 GENERATED = {GENERAL: "Scenario reference", METRICS: "Metrics"}  # pages that come from the code
 # What the pages use of LaTeX, for a terminal. A test fails where a page uses more.
 SYMBOLS = {
-    "approx": "≈", "cdot": "·", "cos": "cos", "delta": "δ", "det": "det", "ell": "ℓ", "eta": "η", "exp": "exp",
+    "alpha": "α", "approx": "≈", "cdot": "·", "cos": "cos", "delta": "δ", "det": "det", "ell": "ℓ", "eta": "η",
+    "exp": "exp",
     "ge": "≥", "in": "∈", "int": "∫", "kappa": "κ", "lambda": "λ", "lceil": "⌈", "ldots": "…", "le": "≤",
     "leftarrow": "←", "lfloor": "⌊", "ln": "ln", "max": "max", "mid": "|", "min": "min", "mu": "μ", "nabla": "∇",
     "ne": "≠", "notin": "∉", "nu": "ν", "otimes": "⊗", "pi": "π", "pm": "±", "prod": "Π", "qquad": "  ", "rceil": "⌉",
-    "rfloor": "⌋", "setminus": "∖", "sigma": "σ", "sim": "~", "sum": "Σ", "tau": "τ", "times": "×", "top": "T",
-    "varepsilon": "ε", "varphi": "φ", "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr",
+    "rfloor": "⌋", "setminus": "∖", "sigma": "σ", "sim": "~", "square": "□", "sum": "Σ", "tau": "τ", "times": "×",
+    "top": "T",
+    "varepsilon": "ε", "varphi": "φ", "Delta": "Δ", "Lambda": "Λ", "Phi": "Φ", "Pr": "Pr", "Sigma": "Σ",
 }  # fmt: skip
 ACCENTS = {"bar": "\u0304", "hat": "\u0302", "tilde": "\u0303"}  # marks above a letter
 DROPPED = re.compile(r"\\(?:left|right)(?![A-Za-z])|&|\\(?:begin|end)\{aligned\}")

@@ -19,6 +19,7 @@ from golfsim.core.kernels import kernel
 from golfsim.core.state import Stateful
 from golfsim.privacy import gaussian
 
+PAIR = 56  # bytes per observer and node while its ε is computed
 GRID = 1000  # values of μ for which ε is computed
 Floats = NDArray[np.float64]
 
@@ -151,7 +152,7 @@ class Account(Stateful):
     @staticmethod
     def memory(observers: int, nodes: int, walkers: int, most: int) -> int:
         """Return the bytes of an account of this size."""
-        return 25 * most + 8 * observers * (nodes + walkers) + 4 * nodes
+        return 25 * most + PAIR * observers * nodes + 8 * observers * walkers + 4 * nodes
 
     @property
     def observers(self) -> NDArray[np.int32]:

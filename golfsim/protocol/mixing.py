@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ALL_TO_ALL = 1000  # nodes, if each has all others as neighbours
 DEGREE = 4  # bytes: the number of neighbours of the sender, for the weights
-LINK = 36  # bytes per link, while links are sorted and weighed
+LINK, LINK_KEPT = 36, 14  # bytes per link: while links are sorted and weighed in each cycle, and if they stay
 
 
 class Links(NamedTuple):
@@ -49,6 +49,11 @@ def weigh(src, dst, degree, uniform, weight):
 def most_messages(peers: Overlay[Any], world: World) -> int:
     """Return the largest number of messages of a cycle in which all nodes send to all neighbours."""
     return 2 * peers.most_links(world) or min(world.nodes, ALL_TO_ALL) ** 2
+
+
+def memory_of_links(peers: Overlay[Any], world: World) -> int:
+    """Return the bytes of the links of an overlay in both directions, with their weights."""
+    return (LINK_KEPT if peers.fixed else LINK) * most_messages(peers, world)
 
 
 class Neighbours:

@@ -184,7 +184,7 @@ def test_an_audit_states_the_same_caveat(tmp_path: Path, stated: bool) -> None:
     data = {"file": people(tmp_path / "a.csv")} | (STATED if stated else {})
     network = Network(publishing(tmp_path, **data).scenario)
     pair = constructed(network.size.features, network.size.norm)[0]
-    guarantee = network.guarantees(pair)["published"]
+    guarantee = network.guarantees(pair)[0]["published"]
     assert str(guarantee).startswith(PROVEN if stated else "not private: ε = 1 per record except for the classes")
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from golfsim.core.errors import UserError
 from golfsim.learning import loading as learners
 from golfsim.network.adversaries import AdversaryConfig
+from golfsim.protocol import mixing
 from golfsim.scenario.model import Scenario
 from golfsim.sim.simulation import Simulation
-from protocols import decentralised_sgd
 from protocols.central_learner import CentralLearner
 from protocols.decentralised_sgd import DecentralisedSGD
 from protocols.federated_averaging import FederatedAveraging
@@ -423,7 +423,7 @@ def test_with_uniform_peers_all_nodes_are_neighbours_unless_there_are_many(rng, 
         layer.step(at_cycle(world, cycle, np.arange(NODES) < online))
         assert world.transport.totals("learning")["messages.sent"] - before == online * (online - 1)
         assert np.ptp(layer.w[:online], axis=0) == pytest.approx(0, abs=1e-5)
-    monkeypatch.setattr(decentralised_sgd, "ALL_TO_ALL", NODES - 1)
+    monkeypatch.setattr(mixing, "ALL_TO_ALL", NODES - 1)
     layer = build(DecentralisedSGD, world, some_records(rng, 2), 2, peers=make_layer(Uniform, world, "peers"))
     with pytest.raises(UserError, match="every node has all others") as error:
         layer.step(at_cycle(world, 3))

@@ -312,7 +312,7 @@ def test_what_the_attack_cannot_use_is_refused(layer, tables, said):
 @pytest.mark.parametrize("key", ["attackers", "collude"])
 def test_its_settings_need_the_attack(key):
     with pytest.raises(UserError, match=f"{key}: only with the attack “inversion”"):
-        Scenario.of(attacked(GOLF, observe={key: 1 if key == "attackers" else True}), HERE)
+        Scenario.of(attacked(GOLF, observe={key: 2 if key == "attackers" else True}), HERE)
 
 
 def test_layers_that_learn_from_published_records_are_not_attacked():

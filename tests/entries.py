@@ -120,7 +120,7 @@ ENTRIES = {
     "gradient_perturbation, gaussian": Entry(
         GOLF
         | {"use": "gradient_perturbation", "epsilon": 5.0, "noise": "gaussian", "delta": 1e-5, "norm": "l2"}
-        | {"learner": "mean", "account": 3},
+        | {"learner": "mean", "account": 3, "schedule": {"kind": "uniform", "visits": 3}},
         (PEERS,),
         data=True,
     ),

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from golfsim.audit import bounds, neighbours, scores
 from golfsim.audit.bounds import Floats
+from golfsim.audit.findings import Bound, Findings
 from golfsim.audit.neighbours import NeighbouringPair
 from golfsim.audit.network import Network
 from golfsim.core import rng
@@ -43,43 +44,16 @@ Outputs = tuple[dict[str, Floats], dict[str, Floats]]  # on each data set, by la
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The result of an audit for one layer, or for all layers together, at one point of a scenario."""
+class Finding(Bound):
+    """The result of an audit by many small runs."""
 
-    point: str
-    layer: str
-    unit: Unit
-    stated: float | None
-    note: str
-    bound: float
     pair: str
     score: str
     runs: int  # on each of the two data sets
-    delta: float = 0.0  # at which ε is stated
-
-    @property
-    def broken(self) -> bool:
-        """Whether the lower bound exceeds the stated ε."""
-        return self.stated is not None and self.bound > self.stated
 
 
-@dataclass(frozen=True)
-class Audit:
-    """All findings; `confidence` is the confidence level of all lower bounds together."""
-
-    findings: tuple[Finding, ...]
-    confidence: float
-    ceiling: float  # the largest bound that this number of runs can give
-
-    @property
-    def broken(self) -> bool:
-        """Whether the lower bound of any layer exceeds its stated ε."""
-        return any(finding.broken for finding in self.findings)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the audit for programs."""
-        found = [asdict(finding) | {"broken": finding.broken} for finding in self.findings]
-        return {"confidence": self.confidence, "ceiling": self.ceiling, "broken": self.broken, "findings": found}
+class Audit(Findings[Finding]):
+    """The findings of an audit by many small runs."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +180,7 @@ def _found(subject: Subject, runs: int, seed: int, error: float, pairs: Pairs) -
     stated = subject.guarantee.epsilon
     finite = None if stated is None or math.isinf(stated) else stated
     note = subject.guarantee.note
-    return Finding(subject.point, subject.name, unit, finite, note, bound, pair.name, name, runs, delta)
+    return Finding(subject.point, subject.name, unit, finite, delta, note, bound, pair.name, name, runs)
 
 
 def _outputs(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from golfsim.audit import guesses
 from golfsim.audit.auditing import MOST_TELLING, NOTHING, TOGETHER
+from golfsim.audit.findings import Bound, Findings
 from golfsim.audit.network import audible
 from golfsim.core import rng
 from golfsim.core.errors import UserError
@@ -61,16 +62,9 @@ class View(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one run shows about a layer, or about all layers with the same unit, at one point of a scenario."""
+class Finding(Bound):
+    """What one run shows."""
 
-    point: str
-    layer: str
-    unit: Unit
-    stated: float | None
-    delta: float  # at which ε is stated
-    note: str
-    bound: float
     view: str
     score: str
     canaries: int  # in the run
@@ -78,29 +72,9 @@ class Finding:
     made: int  # guesses
     right: int
 
-    @property
-    def broken(self) -> bool:
-        """Whether the lower bound exceeds the stated ε."""
-        return self.stated is not None and self.bound > self.stated
 
-
-@dataclass(frozen=True)
-class OneRun:
-    """All findings; `confidence` is the confidence level of all lower bounds together."""
-
-    findings: tuple[Finding, ...]
-    confidence: float
-    ceiling: float  # the largest bound that this number of canaries can give
-
-    @property
-    def broken(self) -> bool:
-        """Whether the lower bound of any layer exceeds its stated ε."""
-        return any(finding.broken for finding in self.findings)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the audit for programs."""
-        found = [asdict(finding) | {"broken": finding.broken} for finding in self.findings]
-        return {"confidence": self.confidence, "ceiling": self.ceiling, "broken": self.broken, "findings": found}
+class OneRun(Findings[Finding]):
+    """The findings of one run per point and unit."""
 
 
 class Watched(NamedTuple):

@@ -90,7 +90,7 @@ def spend(budget, first, stop):
     least = budget.epsilon
     for record in range(first, stop):
         budget.visits[record] += 1
-        visit = np.int64(budget.visits[record])
+        visit = int(budget.visits[record])
         if budget.kind == UNIFORM:
             charge = budget.epsilon / budget.visits_allowed
         elif budget.kind == HALVING:
